@@ -86,7 +86,8 @@ def watch() -> Stopwatch:
     from dpfl.client.runner import ClientRunner
     from dpfl.privacy.accounting.accountant import Accountant
     from dpfl.privacy.ledger.ledger import Ledger
-    from dpfl.run import accounts, meter, resolve, train
+    from dpfl.run import resolve, train
+    from dpfl.run.accounting import accounts, meter
 
     stopwatch = Stopwatch()
     for owner, names in (

@@ -18,7 +18,7 @@ import dpfl
 from dpfl import tasks
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
 from dpfl.secagg import MaskedSum, SumGroup, SumId, SumMember
 from dpfl.secagg.group import threshold
 

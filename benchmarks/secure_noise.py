@@ -13,8 +13,8 @@ import torch
 
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, module_of
 from dpfl.client.dataset import ClientDataset
-from dpfl.client.local_training import private_steps
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.local_training import private_steps
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import read_rows
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.web.planner import PlanRequest, answer
 from dpfl.web.run_index import RunIndex
 

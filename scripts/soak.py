@@ -28,7 +28,7 @@ from typing import Any
 import tomli_w
 
 from dpfl.config.experiment import parse
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.transports.flower.local_federation import write_layout
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ from dpfl.algorithms import ALGORITHMS, from_name, options_of
 from dpfl.audit import AuditFinding, AuditReport, AuditSettings, audit
 from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.games import GAMES
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.statement import rounded_up
 from dpfl.views.figures.inversion_figure import draw
 

@@ -15,7 +15,7 @@ from dpfl.config.experiment import Experiment
 from dpfl.node.service import Service
 from dpfl.protocol import keys
 from dpfl.protocol.transport import Delivery
-from dpfl.run.nodes import ServerTerms
+from dpfl.run.over_nodes.nodes import ServerTerms
 from tests.conftest import PATIENCE
 
 

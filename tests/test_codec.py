@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dpfl.run.algorithm_record
+import dpfl.run.records.algorithm_record
 import dpfl.tasks  # noqa: F401  (registers its parts)
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.codec import canonical, decode, digest_of, encode, formats, part, tag_of
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl.privacy.mechanisms.clip import NoClip
+from dpfl.privacy.mechanisms.clips.clip import NoClip
 
 HASHES = {"sha256", "blake2b", "update", "digest_of", "canonical"}
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ import pytest
 
 from dpfl import PrivateMetric, Result, codec
 from dpfl.audit import AuditFinding
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.data import Federation
 from dpfl.deprecation import regroup_options
@@ -40,7 +40,7 @@ from dpfl.privacy import (
     affordable,
 )
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.mechanisms.clip import VectorClip
+from dpfl.privacy.mechanisms.clips.clip import VectorClip
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression

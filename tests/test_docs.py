@@ -51,17 +51,18 @@ OTHER_WORDS = {"$EDITOR", "cp", "mkdir"}
 ONLY_READ = {
     r"audit ": "games take minutes; tests/audit plays them",
     r"data get ": "it downloads; tests/data/sources/test_download.py does, from this machine",
-    r"ledger reconcile ": "it needs a node; tests/node/test_rollback.py and "
+    r"ledger reconcile ": "it needs a node; tests/node/history/test_rollback.py and "
     "tests/transports/flower/test_daemon.py have some",
     r"node ": "it needs the key that a server printed, and a policy that somebody edited; "
     "tests/cli/test_node.py has both",
     r"reproduce \S": "a table takes hours; tests/dpfl_papers runs cells of it",
     r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads "
     "them",
-    r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py, tests/transports have some",
+    r"server (?!init)": "it waits for nodes; tests/run/over_nodes/test_nodes.py, tests/transports "
+    "have some",
     r"up ": "it starts five processes; tests/transports/flower/test_local_federation.py does",
     r"(certify|verify) run\b": "it needs a run over nodes, and what they signed; "
-    "tests/run/test_nodes.py has both",
+    "tests/run/over_nodes/test_nodes.py has both",
 }
 """Commands in plain blocks that are read with all of their options, and not begun: by how they
 begin, why.

@@ -15,7 +15,7 @@ import torch
 import dpfl
 from dpfl import algorithms, privacy
 from dpfl.client.dataset import UnitGroups
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.models import FlatModel
 from dpfl.planning.plan import ClientWorkload

@@ -43,7 +43,7 @@ from dpfl.errors import DpflError
 
 FORMAT = 2
 """The version of the written form. Format 1, of dpfl 0.1, wrote the names of classes
-(`run/format_1.py` reads it).
+(`run/records/format_1.py` reads it).
 """
 
 TAG = "part"

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
 from dpfl_papers.cells import Outcome
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.haar import Haar
+from dpfl.privacy.mechanisms.noises.haar import Haar
 
 
 def haar_energies(

@@ -16,7 +16,7 @@ import torch
 
 from dpfl.engines.pool import worker_context
 from dpfl.errors import DpflError
-from dpfl.run.digests import code_sha256
+from dpfl.run.records.digests import code_sha256
 from dpfl_papers.cells import Cell, Outcome
 from dpfl_papers.shared_prefixes import prefix_key
 

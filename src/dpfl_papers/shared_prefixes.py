@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.run.digests import code_sha256
-from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
+from dpfl.run.records.digests import code_sha256
+from dpfl.run.records.folder import RunFolder
 from dpfl.server.state import RunState
 
 Series = Mapping[str, Sequence[float | None]]

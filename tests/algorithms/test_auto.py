@@ -13,7 +13,7 @@ from torch import nn
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
 from dpfl.client import runner
-from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.client.descent.optimisers import SGD, UncalibratedSGD
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, scattering_linear
@@ -51,7 +51,7 @@ def test_it_learns_inside_epsilon_and_its_mean_is_in_the_ledger(train, few):
 
 
 def test_the_mean_is_that_of_the_features_up_to_its_noise(train, few):
-    from dpfl.run.features import with_features
+    from dpfl.run.stages.features import with_features
 
     result = train(
         few, auto(sampling_rate=0.5, mean_noise=0.05), model=FEATURED, epsilon=1e4, rounds=1

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientReply
 from dpfl.privacy import Flat, NoClip
-from dpfl.privacy.mechanisms.clip import MARGIN as ROUNDING
-from dpfl.privacy.mechanisms.clip import Clip, ModelClip
-from dpfl.privacy.mechanisms.rounding import SQUARES
-from dpfl.privacy.mechanisms.vector_clipping import clip_vector
-from dpfl.server.aggregate import mean
-from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import UniformWeights
+from dpfl.privacy.mechanisms.clips.clip import MARGIN as ROUNDING
+from dpfl.privacy.mechanisms.clips.clip import Clip, ModelClip
+from dpfl.privacy.mechanisms.clips.rounding import SQUARES
+from dpfl.privacy.mechanisms.clips.vector_clipping import clip_vector
+from dpfl.server.aggregation.aggregate import mean
+from dpfl.server.aggregation.update import ServerUpdate
+from dpfl.server.aggregation.weights import UniformWeights
 
 MARGIN = 1 - (1 - ROUNDING) / SQUARES**0.5
 MINIMISERS, CURVATURES = (4.0, 0.5, -1 / 6), (1.0, 4.0, 36.0)

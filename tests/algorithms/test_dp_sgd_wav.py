@@ -13,7 +13,7 @@ from torch import nn
 from dpfl.algorithms import dp_sgd_wav
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.data import Federation
@@ -21,8 +21,8 @@ from dpfl.engines import local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
-from dpfl.privacy.mechanisms.haar import Haar
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
+from dpfl.privacy.mechanisms.noises.haar import Haar
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass
 from tests.algorithms.checks import Train, assert_far_less_noise_than_stated

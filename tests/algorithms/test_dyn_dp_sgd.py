@@ -12,7 +12,7 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import accountant
 from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.server.weights import HellingerWeights
+from dpfl.server.aggregation.weights import HellingerWeights
 from tests.algorithms.checks import Train, assert_same_on_workers_and_resumed
 from tests.conftest import ledger_of
 

@@ -10,7 +10,7 @@ from dpfl.algorithms import from_name
 from dpfl.algorithms.options import cohort_of, haar_noise_of, noise_of, poisson_cohort_of
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedSize, Gaussian, PoissonSize
-from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.noises.noise import Uncalibrated
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ from dpfl.client.task import ClientTask
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntropy
 from dpfl.privacy.accounting.events import Event
-from dpfl.privacy.mechanisms import clip
+from dpfl.privacy.mechanisms.clips import clip
 from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.run import prepare
-from dpfl.server import mean_update
+from dpfl.server.aggregation import mean_update
+from dpfl.server.aggregation.mean_update import MeanUpdate
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.mean_update import MeanUpdate
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 

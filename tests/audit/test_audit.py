@@ -7,7 +7,7 @@ import pytest
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav, fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import AuditSettings, audit
 from dpfl.audit.games import GAMES
-from dpfl.client.optimisers import SGD, Step
+from dpfl.client.descent.optimisers import SGD, Step
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize
 

@@ -15,8 +15,8 @@ from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
 from dpfl.audit import AuditSettings, audit
 from dpfl.client.debits import ClientDebits
 from dpfl.privacy import Keyed, Release
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.secagg import SumMember, SurvivorList, SurvivorVote, UnmaskingShares
 from dpfl.server.algorithm import Algorithm
 from tests.audit.fault_table import missing_rows

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpfl.audit.sums import clients_for, honest, honest_sum, room, server_view
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 
 SHARED = NoiseShares(8, 3)
 

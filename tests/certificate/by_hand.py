@@ -18,7 +18,7 @@ from dpfl.certificate.sections import (
 )
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import describe, encode, gaussian
-from dpfl.run.digests import code_sha256
+from dpfl.run.records.digests import code_sha256
 
 DELTA = 1e-5
 

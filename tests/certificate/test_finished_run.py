@@ -20,7 +20,7 @@ from dpfl.certificate.finished_run import _mapping
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from tests.certificate.forgeries import write_certificate
 from tests.privacy.forging import debit_elsewhere
 
@@ -85,8 +85,8 @@ def test_an_edited_record_is_not_the_one_that_debits_were_made_under(run_of, key
 
 
 def test_a_record_with_a_name_to_match_has_no_debits(run_of, key):
-    from dpfl.run.digests import record_id
-    from dpfl.run.folder import RunFolder
+    from dpfl.run.records.digests import record_id
+    from dpfl.run.records.folder import RunFolder
 
     folder = RunFolder(run_of("keyed"))
     record = folder.experiment()
@@ -116,8 +116,8 @@ def test_a_checkpoint_that_says_nothing_was_paid_does_not_stand_for_the_debits(
     """Fault: a record with another name, or empty ledgers, and a checkpoint without payments were
     certified: epsilon 0.
     """
-    from dpfl.run.digests import record_id
-    from dpfl.run.folder import RunFolder
+    from dpfl.run.records.digests import record_id
+    from dpfl.run.records.folder import RunFolder
 
     folder = RunFolder(run_of(name))
     record = folder.experiment()

@@ -9,7 +9,7 @@ import pytest
 from dpfl.certificate.finished_run import _mapping
 from dpfl.certificate.reading import read
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 
 
 def test_a_file_is_read_as_it_is_and_a_missing_one_is_named_where_it_is_needed(

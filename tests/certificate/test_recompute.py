@@ -15,7 +15,7 @@ from dpfl.certificate.sections import (
 )
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import describe, encode
-from dpfl.run.digests import code_sha256
+from dpfl.run.records.digests import code_sha256
 from tests.certificate.by_hand import DELTA, EPSILON, EVENT, account, certificate
 
 

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from dpfl.certificate.seals import SALT, _without_times, make_salt
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 
 
 def test_a_salt_is_made_once_has_256_bits_and_is_its_user_s_alone(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.config.experiment import parse
-from dpfl.privacy.mechanisms import secure_noise
-from dpfl.run.folder import RunFolder
+from dpfl.privacy.mechanisms.noises import secure_noise
+from dpfl.run.records.folder import RunFolder
 from tests.run.test_tables import content, write
 
 QUICK = ["--quiet", "--trials", "2000"]

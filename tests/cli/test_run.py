@@ -313,7 +313,7 @@ def test_an_interrupt_is_answered_with_advice_that_works(capsys, tmp_path, monke
 
     for moment in (
         "dpfl.config.experiment.Experiment.federation",
-        "dpfl.run.folder.RunFolder.save_checkpoint",
+        "dpfl.run.records.folder.RunFolder.save_checkpoint",
     ):
         with monkeypatch.context() as early:
             early.setattr(moment, stopped)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.disclosure_rules import DisclosureRules
-from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining
 from dpfl.data.names import client_names

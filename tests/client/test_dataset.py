@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
 from dpfl.errors import DpflError
@@ -22,9 +22,9 @@ from dpfl.models import from_module
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
-from dpfl.privacy.mechanisms.clip import PerLayer
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.clips.clip import PerLayer
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpfl.algorithms import Algorithm, ali_dpfl, dp_fedavg, fedavg, fedavg_dp, hw_dpfl, ldp_fl
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.disclosure_rules import DisclosureRules
-from dpfl.client.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
 from dpfl.privacy.mechanisms.update_release import UpdateRelease

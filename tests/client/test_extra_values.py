@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.disclosure_rules import DisclosureRules
-from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import (
     DIFFERENCES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
-from dpfl.privacy.mechanisms.clip import Flat
-from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.clips.clip import Flat
+from dpfl.privacy.mechanisms.noises.noise import Gaussian
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import All
 from dpfl.privacy.mechanisms.update_release import UpdateRelease

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dpfl.client.context import ClientContext
-from dpfl.client.objectives import Contrastive, CrossEntropy, Objective
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.objectives import Contrastive, CrossEntropy, Objective
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.release_names import ReleaseNames
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining

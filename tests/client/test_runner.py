@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.client import runner as node_module
-from dpfl.client.objectives import Contrastive
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.objectives import Contrastive
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.errors import DpflError

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from dpfl.client.optimisers import SGD, Adam
+from dpfl.client.descent.optimisers import SGD, Adam
 from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms, sample_sensitivity
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 
 LOCAL = LocalTraining(SGD(0.5))
 SAMPLES = Release(Poisson(0.25), Flat(2.0), Gaussian(1.0))

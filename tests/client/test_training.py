@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.privacy import (
     FixedSize,
@@ -18,7 +18,7 @@ from dpfl.privacy import (
     PerLayer,
     Release,
 )
-from dpfl.privacy.mechanisms.clip import ModelClip
+from dpfl.privacy.mechanisms.clips.clip import ModelClip
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from tests.client.small_client import (
     CLASSES,

@@ -5,7 +5,7 @@ from torch import nn
 
 from dpfl.algorithms import dp_sgd_wav
 from dpfl.models import FlatModel
-from dpfl.privacy.mechanisms.haar import Haar
+from dpfl.privacy.mechanisms.noises.haar import Haar
 from dpfl_papers.haar_energies import haar_energies
 
 

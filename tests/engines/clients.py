@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining, RoundRequest
 from dpfl.data.names import client_names
 from dpfl.models import FlatModel, from_module

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.messages import SignedMessage
+from tests.node.history.test_ledger_history import public, remembered
+from tests.node.history.test_rollback import reconciled, set_back, worked
 from tests.node.loopback import PROPOSAL, Open, join
-from tests.node.test_ledger_history import public, remembered
-from tests.node.test_rollback import reconciled, set_back, worked
 
 
 def test_a_server_forgets_a_head_once_its_node_includes_it(opened: Open, tmp_path: Path) -> None:

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.client.optimisers import SGD, Adam
+from dpfl.client.descent.optimisers import SGD, Adam
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining
 from dpfl.engines.reply_bounds import LONGEST, bound_violation
 from dpfl.privacy import All, Flat, Gaussian, PerLayer, Poisson, Release
-from dpfl.privacy.mechanisms.adaptive_clip import Quantile
-from dpfl.privacy.mechanisms.clip import ModelClip
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.clips.adaptive_clip import Quantile
+from dpfl.privacy.mechanisms.clips.clip import ModelClip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
-from dpfl.server.aggregate import noisy_sum, weighted_sum
+from dpfl.server.aggregation.aggregate import noisy_sum, weighted_sum
 
 SIZE, DECLARED = 1000, 100
 LOCAL = LocalTraining(SGD(0.1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.protocol import messages, task_messages

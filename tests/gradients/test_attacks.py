@@ -13,16 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpfl.client.local_training import clipped_sum
+from dpfl.client.descent.local_training import clipped_sum
 from dpfl.client.task import ClientReply
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.models.sequences import build_transformer
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.clip import PerLayer
-from dpfl.privacy.mechanisms.haar_release import HaarClip
-from dpfl.privacy.mechanisms.vector_clipping import clip_vector
-from dpfl.server.aggregate import weighted_sum
+from dpfl.privacy.mechanisms.clips.clip import PerLayer
+from dpfl.privacy.mechanisms.clips.vector_clipping import clip_vector
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip
+from dpfl.server.aggregation.aggregate import weighted_sum
 
 LEVEL = 0.5
 CLIP = Flat(LEVEL)

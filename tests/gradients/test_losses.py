@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from dpfl import tasks
 from dpfl.client.dataset import ClientDataset
-from dpfl.client.optimisers import SGD
-from dpfl.client.plain_descent import descent
+from dpfl.client.descent.optimisers import SGD
+from dpfl.client.descent.plain_descent import descent
 from dpfl.client.task import LocalTraining
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.losses import mean_loss, plain_gradient

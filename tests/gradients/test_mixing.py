@@ -16,7 +16,7 @@ from dpfl.gradients.layers.rules import embedding
 from dpfl.gradients.mixing import random_weights, refuse_mixing
 from dpfl.models import FlatModel, from_module
 from dpfl.models.columns import on_columns
-from dpfl.privacy.mechanisms.rounding import COVER
+from dpfl.privacy.mechanisms.clips.rounding import COVER
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip
 
 

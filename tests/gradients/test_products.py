@@ -9,7 +9,7 @@ from torch import Tensor
 from dpfl.gradients import products as module
 from dpfl.gradients.products import _Products, outer, sum_of_outer
 from dpfl.gradients.unit_gradients import UnitGradients, from_rows, stack
-from dpfl.privacy.mechanisms.rounding import COVER
+from dpfl.privacy.mechanisms.clips.rounding import COVER
 
 UNITS, GROUPS, LENGTH, HEIGHT, WIDTH = 7, 2, 3, 4, 5
 

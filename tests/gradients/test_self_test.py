@@ -15,7 +15,7 @@ from dpfl.gradients import products, self_test, unit_gradients
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.rounding import TERMS
+from dpfl.privacy.mechanisms.clips.rounding import TERMS
 
 
 class Attention(nn.Module):

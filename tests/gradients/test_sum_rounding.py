@@ -12,8 +12,8 @@ from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.sum_rounding import most_units
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, TERMS, gamma
+from dpfl.privacy.mechanisms.clips.clip import MARGIN
+from dpfl.privacy.mechanisms.clips.rounding import COVER, DOUBLE, TERMS, gamma
 
 
 def test_more_units_than_the_margin_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from torch import nn
 from dpfl.gradients import products, unit_gradients
 from dpfl.gradients.layers.convolution import convolution_weight
 from dpfl.gradients.unit_gradients import sum_rows
-from dpfl.privacy.mechanisms.rounding import TERMS
+from dpfl.privacy.mechanisms.clips.rounding import TERMS
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, TERMS, TERMS + 1])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpfl.node.service import Service
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
 from tests.node.loopback import Asked, Open, join, new_node, write_policy
 from tests.node.summing import Together
 

@@ -15,11 +15,11 @@ import tomli_w
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from torch import nn
 
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.node.service import Service
 from dpfl.privacy import Flat, Ledger, Poisson, Release
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.protocol import messages, task_messages
 from dpfl.protocol.keys import load_private, new_key, public_key_hex
 from dpfl.protocol.proposal import Proposal

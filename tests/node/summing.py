@@ -14,7 +14,7 @@ import numpy as np
 from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.node.service import Service
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
 from dpfl.protocol.keys import load_public, public_key_hex
 from dpfl.protocol.messages import SignedMessage

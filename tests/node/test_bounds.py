@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import dpfl
-from dpfl.client.optimisers import SGD, Adam, Momentum
+from dpfl.client.descent.optimisers import SGD, Adam, Momentum
 from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
+from dpfl.node.checks.readiness import findings
 from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import read as read_policy
 from dpfl.node.policy_sections import AllowedRuns
-from dpfl.node.readiness import findings
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.privacy.queries.histogram import LabelQuery

@@ -16,7 +16,7 @@ import pytest
 from dpfl.errors import DpflError
 from dpfl.node.policy import SEED
 from dpfl.node.service import Service
-from dpfl.node.task_log import TaskLog
+from dpfl.node.storage.task_log import TaskLog
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from tests.conftest import PATIENCE
 from tests.node.loopback import EVENT, STEPS, Asked, join, new_node, round_of, work

@@ -19,8 +19,8 @@ from dpfl.models import FlatModel
 from dpfl.node.load_data import schema_digest
 from dpfl.node.service import Service
 from dpfl.privacy import FixedSize, Flat, Poisson, Release
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.privacy.queries.metric import MetricQuery
 from tests.node.loopback import (
     PROPOSAL,

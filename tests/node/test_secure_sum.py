@@ -17,9 +17,9 @@ from dpfl.client.task import SecureSumTerms
 from dpfl.client.training import ClientTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
 from dpfl.protocol.keys import public_key_hex
 from dpfl.refusals import RefusalReason

@@ -270,8 +270,8 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
 def test_runs_that_are_joined_and_never_worked_for_and_replies_of_many_runs_fill_no_disk(
     node: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpfl.node.task_log.MOST_WAITING", 3)
-    monkeypatch.setattr("dpfl.node.task_log.MOST_KEPT", 2)
+    monkeypatch.setattr("dpfl.node.storage.task_log.MOST_WAITING", 3)
+    monkeypatch.setattr("dpfl.node.storage.task_log.MOST_KEPT", 2)
     letters_of = {run: work(run=run) for run in ("one", "two", "three")}
     for run, letter in letters_of.items():
         node(join(run=run))

@@ -13,7 +13,7 @@ import pytest
 
 from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.privacy import Ledger
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from tests.node.loopback import ROUNDS

@@ -8,7 +8,7 @@ from typing import Any
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from tests.node.loopback import (

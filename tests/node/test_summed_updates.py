@@ -16,7 +16,7 @@ from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.privacy import Flat, Gaussian, Keyed, Ledger, Poisson, Release
 from dpfl.privacy.ledger.client_ledgers import ledger_path
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from tests.client.small_client import PLAIN, SIZE, site, start
 
 CLIENTS, LEVEL, NOISE = 8, 0.01, 1e-4

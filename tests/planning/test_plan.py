@@ -17,7 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.planning.noise_choices import PlanningQuestion
 from dpfl.planning.plan import ClientWorkload, PlanSearch, noise_shares
 from dpfl.planning.speed import ClientWork
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 
 
 def test_seconds_a_round_are_samples_a_round_at_a_speed():

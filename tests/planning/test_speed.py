@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.client import local_training
+from dpfl.client.descent import local_training
 from dpfl.data.published_images import SHAPES
 from dpfl.errors import DpflError
 from dpfl.planning.speed import BATCH, ClientWork

@@ -17,13 +17,17 @@ from dpfl.privacy.accounting.calibration import largest_count
 from dpfl.privacy.accounting.events import decode, gaussian
 from dpfl.privacy.accounting.losses import gaussian_losses
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
-from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean
-from dpfl.privacy.mechanisms.clip import check_clip_norm
-from dpfl.privacy.mechanisms.haar import Haar
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise import FlooredGaussian, check_noise_multiplier, check_stddev
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.clips.adaptive_clip import ShareOfMean
+from dpfl.privacy.mechanisms.clips.clip import check_clip_norm
+from dpfl.privacy.mechanisms.noises.haar import Haar
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarLevels, HaarNoise
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.noise import (
+    FlooredGaussian,
+    check_noise_multiplier,
+    check_stddev,
+)
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import distribution, private_histogram
 from tests.privacy.exact import poisson

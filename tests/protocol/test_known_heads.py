@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.protocol.keys import public_key_hex, sign
+from tests.node.history.test_rollback import set_back, worked
 from tests.node.loopback import PROPOSAL, Open, join, round_of, work
-from tests.node.test_rollback import set_back, worked
 
 
 def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.errors import DpflError
 from dpfl.protocol import messages

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name
-from dpfl.client.objectives import CrossEntropy
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.objectives import CrossEntropy
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining
 from dpfl.codec import canonical, digest_of, format_of
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.noises.noise import Uncalibrated
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpfl.client.task import SecureSumTerms
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.protocol import task_messages, wire_parts
 from dpfl.refusals import ProtocolError, RefusalReason
 from tests.protocol.test_task_messages import TASK
@@ -94,7 +94,7 @@ def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -
         "Planned",
         "PlannedSGD",
         "Algorithm",
-        "dpfl.client.optimisers:SGD",
+        "dpfl.client.descent.optimisers:SGD",
         "__class__",
         "Task",
     ):

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.client import local_training, training
+from dpfl.client import training
+from dpfl.client.descent import local_training
 from dpfl.client.runner import ClientRunner
-from dpfl.privacy.mechanisms import noise, sampling
+from dpfl.privacy.mechanisms import sampling
+from dpfl.privacy.mechanisms.noises import noise
 from dpfl.privacy.queries import histogram
-from dpfl.run.dry_run import DRY_RUN
+from dpfl.run.stages.dry_run import DRY_RUN
 
 DRAWS = (sampling.Poisson, sampling.FixedSize, sampling.All, sampling.Cyclic)
 

@@ -20,9 +20,9 @@ from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.columns import ColumnQuery
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.run.result import Result
-from dpfl.server.private_answers import PrivateAnswers
+from dpfl.server.aggregation.private_answers import PrivateAnswers
 from tests.conftest import StopsAfter, example, ledger_of
 from tests.run.test_tables import content, write
 

@@ -18,7 +18,7 @@ from dpfl.config.experiment import parse
 from dpfl.data import IID, Dirichlet, ExplicitPartition, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from tests.conftest import StopsAfter, ledger_of, small_source
 
 SYSTEM = dpfl.algorithms.from_name("fedavg-dp", noise_multiplier=1.0, tau=2, sampling_rate=0.2)

@@ -14,7 +14,7 @@ from dpfl.data import IID
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.run.result import Result
 from tests.conftest import StopsAfter, ledger_of, small_source
 from tests.run.test_tables import content, write

@@ -10,11 +10,11 @@ from rich.console import Console
 
 import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, fedavg
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.figures.curves import draw_groups

@@ -9,9 +9,9 @@ from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp
 from dpfl.certificate.finished_run import accounts_of
 from dpfl.errors import DpflError
 from dpfl.models import as_model
-from dpfl.run.digests import without_none
-from dpfl.run.folder import RunFolder
 from dpfl.run.propose import ProposalSpec, build_proposal
+from dpfl.run.records.digests import without_none
+from dpfl.run.records.folder import RunFolder
 from dpfl.run.resolve import RunSpec, resolve
 from tests.conftest import MODEL
 

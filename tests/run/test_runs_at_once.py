@@ -12,8 +12,8 @@ import dpfl
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.run.folder import RunFolder
 from dpfl.run.recorder import SilentProgress
+from dpfl.run.records.folder import RunFolder
 from tests.conftest import MODEL, PATIENCE, wait_until
 from tests.run.hospitals import STEPS, spent
 

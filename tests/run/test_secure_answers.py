@@ -26,12 +26,12 @@ from dpfl.data import IID, Federation
 from dpfl.models.architectures import build_centred_linear
 from dpfl.privacy import Gaussian, PoissonSize, Quantile, Release
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
-from dpfl.server.round_sum import AnswerSum, RoundSum, add_integers
+from dpfl.server.aggregation.round_sum import AnswerSum, RoundSum, add_integers
 from tests.conftest import ledger_of, small_source
 from tests.run.test_secure_sums import events, losing
 

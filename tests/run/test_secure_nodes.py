@@ -20,15 +20,15 @@ from dpfl.config.experiment import Experiment, parse
 from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
 from dpfl.node.service import Service
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
 from dpfl.protocol import messages, secure_sum_messages
 from dpfl.protocol.keys import new_key, public_key_hex
 from dpfl.protocol.transport import Delivery
-from dpfl.run.nodes import ServerTerms
+from dpfl.run.over_nodes.nodes import ServerTerms
 from dpfl.secagg import MaskedInput
 from tests.conftest import Clock
 from tests.loopback import Loopback, federation
-from tests.run.test_nodes import spent
+from tests.run.over_nodes.test_nodes import spent
 from tests.run.test_tables import content, write
 
 NODES = [f"node-{number}" for number in range(4)]

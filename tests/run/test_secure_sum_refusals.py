@@ -22,8 +22,8 @@ from dpfl.algorithms import (
 from dpfl.algorithms.scaffold import dp_scaffold
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.disclosure_rules import DisclosureRules
-from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.data import Federation
@@ -31,8 +31,8 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.models.build import build_module
 from dpfl.privacy import FixedCohort, Flat, Keyed, Poisson, Release
-from dpfl.privacy.mechanisms.noise import Gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise import Gaussian
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from tests.cli.command_line import refused
 from tests.conftest import MODEL
 from tests.run.secure_runs import ONE_STEP, Train

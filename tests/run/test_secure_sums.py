@@ -27,8 +27,8 @@ from dpfl.models import FlatModel
 from dpfl.models.build import build_module
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Ledger, Limit
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.server.round_sum import RoundSum
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.server.aggregation.round_sum import RoundSum
 from tests.cli.command_line import dpfl as command
 from tests.conftest import MODEL, small_federation, small_source
 from tests.run.secure_runs import ONE_STEP, Train, events, losing

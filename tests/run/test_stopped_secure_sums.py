@@ -9,8 +9,8 @@ import pytest
 
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
-from dpfl.server.round_sum import RoundSum
+from dpfl.run.records.folder import RunFolder
+from dpfl.server.aggregation.round_sum import RoundSum
 from tests.conftest import StopsAfter
 from tests.run.secure_runs import ONE_STEP, Train, events, losing
 

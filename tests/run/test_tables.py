@@ -14,7 +14,7 @@ import dpfl
 from dpfl.config.experiment import parse
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.run.result import Result
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.figures.curves import draw_calibration, draw_groups

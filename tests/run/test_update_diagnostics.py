@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import dpfl
-from dpfl.run.folder import METRICS
 from dpfl.run.metrics import read_lost, read_updates
+from dpfl.run.records.folder import METRICS
 from tests.conftest import StopsAfter
 
 

@@ -25,10 +25,10 @@ SAMPLE = {
     "privacy/ledger/limit.py:module:constant:1": (
         "tests/privacy/ledger/test_limit.py::test_a_day_has_86400_seconds"
     ),
-    "privacy/mechanisms/noise_shares.py:weakest_shares:extreme:1": (
-        f"tests/privacy/mechanisms/test_noise_shares.py::{LEAST}"
+    "privacy/mechanisms/noises/noise_shares.py:weakest_shares:extreme:1": (
+        f"tests/privacy/mechanisms/noises/test_noise_shares.py::{LEAST}"
     ),
-    "privacy/mechanisms/integer_sum.py:IntegerSum.bits:compare:1": (
+    "privacy/mechanisms/noises/integer_sum.py:IntegerSum.bits:compare:1": (
         "tests/privacy/test_borders.py::TestLevels"
     ),
     "secagg/group.py:threshold:constant:2": "tests/secagg/test_group.py",

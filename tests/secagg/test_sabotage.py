@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import chi2, chisquare
 
 from dpfl.privacy import Flat, Gaussian, Release
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.secagg import MemberRefusal, SumGroup, SumMember, UnmaskingShares, member
 from dpfl.secagg import masks as masking
-from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum
+from dpfl.server.aggregation.round_sum import RoundSum, SimulatedMaskedSum
 from tests.secagg.summing import at, begun, group, met, numbers
 
 Check = Callable[[], bool]

@@ -13,7 +13,7 @@ from dpfl.algorithms import (
     scaffold,
 )
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from tests.server.rounds import flat
 
 

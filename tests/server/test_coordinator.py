@@ -13,8 +13,8 @@ from dpfl.errors import DpflError
 from dpfl.privacy import (
     Keyed,
 )
-from dpfl.privacy.mechanisms.noise import gaussian_vector
-from dpfl.server.aggregate import release_name
+from dpfl.privacy.mechanisms.noises.noise import gaussian_vector
+from dpfl.server.aggregation.aggregate import release_name
 from dpfl.server.coordinator import Coordinator
 from tests.server.rounds import CLIENTS, SIZE, coordinator, flat, good
 

@@ -15,9 +15,9 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.adaptive_clip import PublicMedian
+from dpfl.privacy.mechanisms.clips.adaptive_clip import PublicMedian
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.public_clips import norms_without_privacy, of_public_samples, rounds_of
-from dpfl.server.update import ServerUpdate
 from tests.server.rounds import SIZE, coordinator
 
 

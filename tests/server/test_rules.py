@@ -23,7 +23,7 @@ from dpfl.algorithms import (
     hw_dpfl,
     ldp_fl,
 )
-from dpfl.client.optimisers import SGD, Momentum
+from dpfl.client.descent.optimisers import SGD, Momentum
 from dpfl.client.task import LocalTraining, sample_sensitivity
 from dpfl.errors import DpflError
 from dpfl.privacy import (
@@ -38,18 +38,18 @@ from dpfl.privacy import (
     Quantile,
     Release,
 )
-from dpfl.privacy.mechanisms.clip import Clip, ModelClip
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.clips.clip import Clip, ModelClip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noises.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.server.aggregation.weights import HellingerWeights
 from dpfl.server.rules import RULES
 from dpfl.server.schedules import DecaySchedule
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.weights import HellingerWeights
 
 NOISE = Gaussian(1.0)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from dpfl.algorithms import fedavg_dp
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.noise import FlooredGaussian
+from dpfl.privacy.mechanisms.noises.noise import FlooredGaussian
 from dpfl.server.schedules import AdaptiveSchedule, DecaySchedule, release_of_client
 from dpfl.server.steps.policy import RoundObservation, StepFacts
 from tests.server.rounds import coordinator

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dpfl.algorithms import from_name
 from dpfl.privacy import Budget
-from dpfl.run.accounting_terms import AccountingTerms
+from dpfl.run.accounting.accounting_terms import AccountingTerms
 from dpfl.views.plan_view import PlanView
 from tests.views.planned import tradeoff
 

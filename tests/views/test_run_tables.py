@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, RoundRow, read_thinned
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.views.figures.run_figures import pictures
 from dpfl.views.run_tables import RunTables
 

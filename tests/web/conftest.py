@@ -20,7 +20,7 @@ from dpfl.certificate.printed_page import page as printed
 from dpfl.config.experiment import parse
 from dpfl.node.service import Service
 from dpfl.protocol.keys import public_key_hex
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from tests.conftest import MODEL, PATIENCE, small_federation
 from tests.loopback import federation
 

@@ -13,7 +13,7 @@ from importlib import resources
 import pytest
 
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.web.run_line import line_of
 from tests.conftest import PATIENCE
 from tests.web.conftest import FLAGS, HOSTILE, HOW, Site, chromium

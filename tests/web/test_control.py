@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.web.control import RunControl
 from dpfl.web.run_index import RunIndex
 

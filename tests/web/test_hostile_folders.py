@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.web.app import make_app
 from dpfl.web.auth import AccessKeys
 from dpfl.web.run_index import RunIndex

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.run.folder import METRICS
+from dpfl.run.records.folder import METRICS
 from dpfl.web import run_index
 from dpfl.web.run_index import RunIndex
 from tests.web.conftest import HOSTILE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.views.run_summary import summary
 from dpfl.web.run_line import heads, line_of
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dpfl.privacy.ledger.client_ledgers import ledger_path
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import line_of
 from dpfl.web.run_views import comparison_page, news, run_page

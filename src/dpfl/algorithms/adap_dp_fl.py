@@ -15,14 +15,14 @@ the sigma of every step.
 from __future__ import annotations
 
 from dpfl.algorithms.options import noise_of, weights_of
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.schedules import AdaptiveSchedule
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def adap_dp_fl(

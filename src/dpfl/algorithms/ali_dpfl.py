@@ -32,16 +32,16 @@ from dataclasses import dataclass
 
 from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.adaptive import AliSteps
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, Formula
 from dpfl.server.steps.policy import FixedSteps, StepPolicy
-from dpfl.server.update import ServerUpdate
 
 CLAIM = "Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone"
 BATCH_SIZES = "the size of every batch, by which its noisy sum is divided"

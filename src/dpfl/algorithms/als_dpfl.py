@@ -24,15 +24,15 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.adaptive import AlsSteps
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS
 from dpfl.server.steps.policy import FixedSteps, StepPolicy
-from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim(
     "as the paper's figures have it: RDP with the classic conversion, for the noisy gradients "

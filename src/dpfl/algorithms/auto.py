@@ -15,15 +15,15 @@ is free, and gave nothing at this rate, so it is off by default.
 from __future__ import annotations
 
 from dpfl.algorithms.options import noise_of
-from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.client.descent.optimisers import SGD, UncalibratedSGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.server.aggregation.update import ServerUpdate
+from dpfl.server.aggregation.weights import SizeWeights
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import SizeWeights
 
 CLIP, WALK = 0.05, 15.0
 """The clip, which only goes with the rate, and how far the noise of a whole run may carry the model

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.mechanisms.clip import ModelClip
+from dpfl.privacy.mechanisms.clips.clip import ModelClip
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def ce_fedavg(

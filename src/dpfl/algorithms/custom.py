@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import haar_noise_of, noise_of, poisson_cohort_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, Release
-from dpfl.privacy.mechanisms.clip import Clip
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
+from dpfl.privacy.mechanisms.clips.clip import Clip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.noise import Gaussian, Uncalibrated
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.server.aggregation.hellinger import KINDS
+from dpfl.server.aggregation.update import ServerUpdate
+from dpfl.server.aggregation.weights import HellingerWeights, Weights
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
-from dpfl.server.hellinger import KINDS
 from dpfl.server.steps.adaptive import AliSteps, AlsSteps
 from dpfl.server.steps.policy import FixedSteps, StepPolicy
-from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import HellingerWeights, Weights
 
 WHERE = ("steps", "uploads", "round", "none")
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import (
@@ -38,13 +38,13 @@ from dpfl.privacy import (
     Quantile,
     Release,
 )
-from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean
-from dpfl.privacy.mechanisms.clip import Clip
+from dpfl.privacy.mechanisms.clips.adaptive_clip import ShareOfMean
+from dpfl.privacy.mechanisms.clips.clip import Clip
 from dpfl.privacy.mechanisms.sampling import Sampling
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 LEAK = "the clip, half the mean norm of an update in a run without privacy: no noise covers it"
 

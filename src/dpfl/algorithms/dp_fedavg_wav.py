@@ -22,17 +22,17 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, haar_noise_of, poisson_cohort_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Flat, PublicMedian, Release
-from dpfl.privacy.mechanisms.clip import Clip
-from dpfl.privacy.mechanisms.haar_release import HaarClip
+from dpfl.privacy.mechanisms.clips.clip import Clip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip
+from dpfl.server.aggregation.update import ServerUpdate
+from dpfl.server.aggregation.weights import SizeWeights, UniformWeights
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import SizeWeights, UniformWeights
 
 CLAIM = Claim(
     "section 4 of the paper: RDP at the noise multiplier z, as for plain DP-FedAvg", "rdp"

@@ -24,15 +24,15 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, haar_noise_of, poisson_cohort_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Poisson, Release
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarLevels
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim(
     "section 4 of the paper: RDP at the noise multiplier sigma, as for plain DP-SGD", "rdp"

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dpfl.algorithms.dyn_dp_sgd import CLAIM
 from dpfl.algorithms.options import VARIANTS, noise_of, poisson_cohort_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.schedules import DecaySchedule
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def dyn_dp_fedavg(

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.schedules import DecaySchedule
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("by the central limit theorem for Gaussian privacy, which is no bound", "gdp-clt")
 

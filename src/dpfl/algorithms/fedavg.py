@@ -10,12 +10,12 @@ paper, with the server's own learning rate eta_g).
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, weights_of
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def fedavg(

@@ -13,13 +13,13 @@ optimiser may follow.
 from __future__ import annotations
 
 from dpfl.algorithms.options import layer_clip_of, noise_of, weights_of
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def fedavg_dp(

@@ -11,13 +11,13 @@ steps instead (sample level). The pull reads no data, so it costs no privacy.
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of, weights_of
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def fedprox(

@@ -23,17 +23,17 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, cohort_of, noise_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.server.aggregation.hellinger import KINDS
+from dpfl.server.aggregation.weights import HellingerWeights
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
-from dpfl.server.hellinger import KINDS
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.weights import HellingerWeights
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
 PAPER_SAMPLES = 600

@@ -14,13 +14,13 @@ is that of the other systems. The paper tunes mu in {0.1, 1, 5, 10}. It protects
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, weights_of
-from dpfl.client.objectives import Contrastive
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.objectives import Contrastive
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def moon(

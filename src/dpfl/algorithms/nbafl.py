@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Release
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
-from dpfl.privacy.mechanisms.clip import ModelClip
+from dpfl.privacy.mechanisms.clips.clip import ModelClip
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
 

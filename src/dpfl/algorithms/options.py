@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dpfl.bad_values import choose
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
-from dpfl.privacy.mechanisms.clip import Clip
-from dpfl.privacy.mechanisms.haar_release import HaarNoise
-from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.clips.clip import Clip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.noises.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Sampling
-from dpfl.server.weights import SizeWeights, UniformWeights, Weights
+from dpfl.server.aggregation.weights import SizeWeights, UniformWeights, Weights
 
 VARIANTS = {"sound": True, "published": False}
 

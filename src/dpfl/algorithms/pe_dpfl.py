@@ -14,15 +14,15 @@ comparison in the ALI-DPFL paper.
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of, weights_of
-from dpfl.client.objectives import PerturbedScores
-from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.descent.objectives import PerturbedScores
+from dpfl.client.descent.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Flat, Release
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def pe_dpfl(

@@ -13,13 +13,13 @@ noisy uploads, so they cost no privacy. It claims Theorem 4.1 of its paper.
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.aggregation.update import ServerUpdate
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
-from dpfl.server.update import ServerUpdate
 
 
 def scaffold(

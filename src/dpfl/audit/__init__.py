@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dpfl.audit.audit import audit
 from dpfl.audit.bounds import GuessCounts, MeasuredEpsilon, one_run_epsilon
-from dpfl.audit.distinguish import distinguish
 from dpfl.audit.leaks import Leak, leaks
-from dpfl.audit.one_release import one_release
+from dpfl.audit.measurements.distinguish import distinguish
+from dpfl.audit.measurements.one_release import one_release
 from dpfl.audit.report import AuditFinding, AuditReport
 from dpfl.audit.subject import AuditSettings
 from dpfl.deprecation import deprecated_names

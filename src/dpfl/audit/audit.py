@@ -36,11 +36,11 @@ from typing import Any
 from dpfl.algorithms import Algorithm
 from dpfl.audit.attacks.inversion import Draw
 from dpfl.audit.games import BOUNDING, GAMES, RENAMED_GAMES, unplayed_finding
-from dpfl.audit.one_release import population_for
+from dpfl.audit.measurements.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
 from dpfl.audit.subject import AuditSettings, AuditSubject
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.deprecation import new_name, regroup_options
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed

@@ -13,14 +13,17 @@ from dataclasses import replace
 from dpfl.audit.amplification.game import play_amplified
 from dpfl.audit.attacks import attacks, inversion
 from dpfl.audit.bounds import MeasuredEpsilon
-from dpfl.audit.canary_clients import canary_clients
+from dpfl.audit.checks.ledger_check import check_ledgers
+from dpfl.audit.checks.mask_checks import masks
+from dpfl.audit.checks.noise_check import noises
+from dpfl.audit.checks.randomness_checks import RandomnessCheck
+from dpfl.audit.checks.sampling_checks import batches, cohorts, coins
+from dpfl.audit.checks.sensitivity_check import check_sensitivity
 from dpfl.audit.leaks import leaks
-from dpfl.audit.ledger_check import check_ledgers
-from dpfl.audit.mask_checks import masks
-from dpfl.audit.noise_check import noises
-from dpfl.audit.one_release import one_release
-from dpfl.audit.query_games import one_answer, one_slope
-from dpfl.audit.randomness_checks import RandomnessCheck
+from dpfl.audit.measurements.canary_clients import canary_clients
+from dpfl.audit.measurements.one_release import one_release
+from dpfl.audit.measurements.query_games import one_answer, one_slope
+from dpfl.audit.measurements.whole_run import many_runs, one_run
 from dpfl.audit.report import (
     BROKEN,
     CONSISTENT,
@@ -30,10 +33,7 @@ from dpfl.audit.report import (
     AuditFinding,
     verdict,
 )
-from dpfl.audit.sampling_checks import batches, cohorts, coins
-from dpfl.audit.sensitivity_check import check_sensitivity
 from dpfl.audit.subject import AuditSubject
-from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy.accounting.events import add_all
 from dpfl.privacy.queries.query import PrivateQuery

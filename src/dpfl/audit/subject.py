@@ -8,7 +8,7 @@ from functools import cached_property
 from dpfl.algorithms import Algorithm
 from dpfl.audit.attacks import inversion
 from dpfl.audit.bounds import MeasuredEpsilon
-from dpfl.audit.one_release import ENDS, NAMES, population_for
+from dpfl.audit.measurements.one_release import ENDS, NAMES, population_for
 from dpfl.audit.report import AuditFinding, verdict
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.errors import DpflError

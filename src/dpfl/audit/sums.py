@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpfl.client.task import SecureSumTerms
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 
 SPARE = 2
 """Clients beyond the survivors, who may be lost."""

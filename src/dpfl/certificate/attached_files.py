@@ -16,8 +16,8 @@ from dpfl.certificate.printed_page import audit_box, page
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import file_sha256
 from dpfl.certificate.sections import Certificate
-from dpfl.run.folder import METRICS, STATEMENTS, RunFolder
-from dpfl.run.model_card import NAME, TITLE
+from dpfl.run.records.folder import METRICS, STATEMENTS, RunFolder
+from dpfl.run.records.model_card import NAME, TITLE
 
 ATTACHMENTS = (NAME, "model.safetensors")
 """Files that are passed on with a certificate; their hashes need no salt."""

@@ -49,10 +49,10 @@ from dpfl.privacy.figures import epsilon_text
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement_view import PrivacyVerdict, verdict
 from dpfl.protocol.keys import fingerprint, load_private, public_key_hex, sign
-from dpfl.run.accounts import Accounts
-from dpfl.run.digests import code_sha256
-from dpfl.run.folder import RunFolder
+from dpfl.run.accounting.accounts import Accounts
 from dpfl.run.metrics import figure
+from dpfl.run.records.digests import code_sha256
+from dpfl.run.records.folder import RunFolder
 
 AUDIT_FIELDS = (
     "system",

@@ -18,12 +18,12 @@ from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
 from dpfl.privacy.ledger.client_ledgers import ledger_files
-from dpfl.run.accounting_terms import AccountingTerms
-from dpfl.run.accounts import Accounts
-from dpfl.run.algorithm_record import algorithm_of
-from dpfl.run.algorithm_stages import with_unit
-from dpfl.run.folder import RunFolder
-from dpfl.run.record_file import recorded_ledgers
+from dpfl.run.accounting.accounting_terms import AccountingTerms
+from dpfl.run.accounting.accounts import Accounts
+from dpfl.run.records.algorithm_record import algorithm_of
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.records.record_file import recorded_ledgers
+from dpfl.run.stages.algorithm_stages import with_unit
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dpfl.certificate.earlier_words import in_present_words
 from dpfl.certificate.finished_run import FinishedRun
 from dpfl.certificate.reading import own_card
 from dpfl.privacy import Budget
-from dpfl.run.model_card import (
+from dpfl.run.records.model_card import (
     CLOSING,
     LOADING,
     NAME,

@@ -26,9 +26,9 @@ from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.events import decode, describe
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
 from dpfl.protocol.keys import fingerprint
-from dpfl.run.accounts import Accounts
-from dpfl.run.folder import RunFolder
-from dpfl.run.record_file import recorded_names
+from dpfl.run.accounting.accounts import Accounts
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.records.record_file import recorded_names
 
 UNUSABLE = (
     DpflError,

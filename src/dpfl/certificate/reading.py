@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
-from dpfl.run.model_card import NAME, TITLE
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.records.model_card import NAME, TITLE
 
 
 def strict_json(text: str) -> Any:

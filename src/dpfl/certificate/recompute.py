@@ -17,7 +17,7 @@ from dpfl.privacy.accounting.accountant import accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import EventCounts, decode, describe
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
-from dpfl.run.digests import code_sha256
+from dpfl.run.records.digests import code_sha256
 
 UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)
 """What an accountant raises for releases that no run makes."""

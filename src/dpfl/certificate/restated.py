@@ -10,7 +10,7 @@ from typing import Any
 from dpfl.certificate.figures import Epsilon, between, number, same_figure, stated_figure
 from dpfl.privacy import PrivacyStatement, Randomness
 from dpfl.privacy.statement import written_key
-from dpfl.run.accounts import Accounts
+from dpfl.run.accounting.accounts import Accounts
 from dpfl.run.statement import privacy_statement
 
 FIGURES = ("proven", "used", "claimed")

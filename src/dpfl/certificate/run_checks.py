@@ -22,8 +22,8 @@ from dpfl.config.experiment import parse
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.run.accounts import Accounts
-from dpfl.run.folder import RunFolder
+from dpfl.run.accounting.accounts import Accounts
+from dpfl.run.records.folder import RunFolder
 
 UNREADABLE = (DpflError, AttributeError, KeyError, TypeError, ValueError)
 """What reading a folder raises where somebody has changed the folder."""

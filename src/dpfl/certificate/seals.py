@@ -20,9 +20,9 @@ from dpfl.codec import canonical
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import fingerprint
-from dpfl.run.folder import RunFolder
-from dpfl.run.model_card import NAME
-from dpfl.run.record_file import recorded_names
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.records.model_card import NAME
+from dpfl.run.records.record_file import recorded_names
 
 SALT = "certificate.salt"
 KEY_OF, NODES_RUN = "key of ", "run of nodes"

@@ -45,8 +45,8 @@ from dpfl.certificate.run_checks import check_run
 from dpfl.certificate.sections import Certificate
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import fingerprint, is_signed, load_public
-from dpfl.run.digests import code_sha256
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.digests import code_sha256
+from dpfl.run.records.folder import RunFolder
 
 OLDER = ("dpfl certificate 1",)
 

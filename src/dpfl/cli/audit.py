@@ -29,14 +29,14 @@ from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.run.algorithm_stages import (
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.stages.algorithm_stages import (
     algorithm_for_run,
     wants_secure_noise,
     with_noise_kind,
     with_unit,
     with_unit_and_queries,
 )
-from dpfl.run.folder import RunFolder
 from dpfl.views.audit_view import AuditReportView, AuditRow
 from dpfl.views.figures.inversion_figure import draw_into
 from dpfl.views.output_path import check_folder

@@ -16,7 +16,7 @@ from dpfl.certificate.certificate_view import CertificateView
 from dpfl.certificate.printed_page import page
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import default_key, public_file
-from dpfl.run.folder import write_atomically
+from dpfl.run.records.folder import write_atomically
 from dpfl.views.audit_view import AuditView
 
 key_app = typer.Typer(help="Make keys that sign certificates.", no_args_is_help=True)

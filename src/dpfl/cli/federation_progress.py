@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpfl.node.journal import Journal
+from dpfl.node.storage.journal import Journal
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import Progress
 from dpfl.transports.flower.watch import MetricSample, alone

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from dpfl.cli.server import terms_of
 from dpfl.config.experiment import load
-from dpfl.run.folder import RunFolder
-from dpfl.run.nodes import MOST_ANSWER
+from dpfl.run.over_nodes.nodes import MOST_ANSWER
+from dpfl.run.records.folder import RunFolder
 from dpfl.transports.flower.grid_transport import GridTransport
 from dpfl.views.terminal.progress import LiveProgress
 from dpfl.views.terminal.tables import print_outcome

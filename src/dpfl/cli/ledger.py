@@ -166,10 +166,10 @@ def reconcile(
     then counts every release that they show. It may count one twice, but it never leaves one out.
     Runs that were under way have ended for this node.
     """
-    from dpfl.node.folder import lock_folder
+    from dpfl.node.history.reconciliation import reconcile as add_missing
     from dpfl.node.load_data import load_node_data
     from dpfl.node.policy import read
-    from dpfl.node.reconciliation import reconcile as add_missing
+    from dpfl.node.storage.folder import lock_folder
     from dpfl.protocol.keys import load_private
 
     node_policy = read(policy)

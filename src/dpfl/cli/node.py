@@ -151,9 +151,9 @@ def check(
 
     It also lists what will leave the node, and what will not.
     """
+    from dpfl.node.checks.readiness import findings
     from dpfl.node.disclosures import describe_disclosures, describe_protection
     from dpfl.node.policy import read
-    from dpfl.node.readiness import findings
 
     node_policy = read(policy)
     parts = findings(node_policy)
@@ -182,9 +182,9 @@ def statement(
     run: Annotated[str, typer.Option(help="The id of a run to list separately.")] = "",
 ) -> None:
     """Write what the node has spent, from its own ledger, signed with its own key."""
+    from dpfl.node.history.rollback import refuse_missing
+    from dpfl.node.history.signed_heads import own_heads
     from dpfl.node.policy import read
-    from dpfl.node.rollback import refuse_missing
-    from dpfl.node.signed_heads import own_heads
     from dpfl.node.statement import statement as sign_statement
     from dpfl.privacy import Ledger
     from dpfl.privacy.ledger.client_ledgers import ledger_path

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpfl.run.folder import write_atomically
+from dpfl.run.records.folder import write_atomically
 from dpfl.views.figures.run_figures import pictures
 from dpfl.views.output_path import check_folder, check_place
 from dpfl.views.report.page import page

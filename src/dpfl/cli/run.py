@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder, new_path
+from dpfl.run.records.folder import RunFolder, new_path
 from dpfl.views.terminal.progress import LiveProgress
 from dpfl.views.terminal.tables import print_outcome
 

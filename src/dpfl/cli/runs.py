@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.figures.curves import draw_calibration, draw_groups

@@ -16,9 +16,9 @@ from dpfl.cli.run import read_experiment
 from dpfl.cli.shorthand import RunShorthandGroup
 from dpfl.config.experiment import Experiment, load
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder, new_path
-from dpfl.run.nodes import MOST_ANSWER, ServerTerms
+from dpfl.run.over_nodes.nodes import MOST_ANSWER, ServerTerms
 from dpfl.run.recorder import SilentProgress
+from dpfl.run.records.folder import RunFolder, new_path
 from dpfl.views.terminal.progress import LiveProgress
 from dpfl.views.terminal.tables import print_outcome
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from dpfl.cli.server import serve
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
-from dpfl.run.folder import new_path
+from dpfl.run.records.folder import new_path
 
 if TYPE_CHECKING:
     from dpfl.protocol.proposal import Proposal

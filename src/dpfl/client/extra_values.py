@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.local_training import clipped_sum, gradient_norms
+from dpfl.client.descent.local_training import clipped_sum, gradient_norms
+from dpfl.client.descent.objectives import Generator
 from dpfl.client.module_randomness import drawing_from
-from dpfl.client.objectives import Generator
 from dpfl.client.task import DIFFERENCES, LAST_STEP, ClientTask
 from dpfl.client.training import ClientTraining
 from dpfl.client.workspace import Workspace

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.units import CLIENT_UNIT, NO_UNIT

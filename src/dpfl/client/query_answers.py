@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dpfl.client.dataset import ROWS, ClientDataset
+from dpfl.client.descent.objectives import Generator
 from dpfl.client.module_randomness import drawing_from
-from dpfl.client.objectives import Generator
 from dpfl.client.task import ClientReply, ClientTask
 from dpfl.client.workspace import Workspace
 from dpfl.gradients.mixing import refuse_mixing

@@ -41,9 +41,9 @@ from dpfl.gradients.clip_factors import NonFinite
 from dpfl.gradients.sum_rounding import most_units
 from dpfl.models import FlatModel
 from dpfl.privacy import BudgetRefusal, Ledger, Randomness
+from dpfl.privacy.mechanisms.clips.rounding import COVER
 from dpfl.privacy.mechanisms.draw_bounds import largest_draw
 from dpfl.privacy.mechanisms.randomness import with_scope
-from dpfl.privacy.mechanisms.rounding import COVER
 
 _log = logging.getLogger("dpfl")
 

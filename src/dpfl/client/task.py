@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.client.descent.objectives import CrossEntropy, Generator, Objective
+from dpfl.client.descent.optimisers import Optimiser
 from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
-from dpfl.client.objectives import CrossEntropy, Generator, Objective
-from dpfl.client.optimisers import Optimiser
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.query import PrivateQuery
 

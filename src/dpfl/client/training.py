@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.drift import Drift
-from dpfl.client.local_training import clipped_batch, plain_steps, private_steps
+from dpfl.client.descent.drift import Drift
+from dpfl.client.descent.local_training import clipped_batch, plain_steps, private_steps
+from dpfl.client.descent.objectives import Generator
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.client.objectives import Generator
 from dpfl.client.task import LAST_STEP, ClientTask, rounding_sensitivity
 from dpfl.client.workspace import Workspace
 from dpfl.gradients.clip_factors import NonFinite
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import Clip
-from dpfl.privacy.mechanisms.vector_clipping import clip_vector
+from dpfl.privacy.mechanisms.clips.clip import Clip
+from dpfl.privacy.mechanisms.clips.vector_clipping import clip_vector
 
 
 @dataclass

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from dpfl.client.context import ClientContext
+from dpfl.client.descent.objectives import Generator
 from dpfl.client.module_randomness import drawing_from
-from dpfl.client.objectives import Generator
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import Groups
+from dpfl.privacy.mechanisms.clips.clip import Groups
 
 
 class Workspace:

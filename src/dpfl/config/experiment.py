@@ -56,7 +56,7 @@ from dpfl.run.options import Evaluation, Execution
 
 if TYPE_CHECKING:
     from dpfl.protocol.transport import Transport
-    from dpfl.run.nodes import ServerTerms
+    from dpfl.run.over_nodes.nodes import ServerTerms
     from dpfl.run.propose import Propose
     from dpfl.run.recorder import Progress
     from dpfl.run.result import Result
@@ -240,8 +240,8 @@ class Experiment(StrictSection):
             The model, its metrics and the privacy statement.
         """
         from dpfl.data.remote_federation import RemoteFederation
-        from dpfl.run.folder import RunFolder, new_path
-        from dpfl.run.nodes import join_nodes, rejoin_nodes
+        from dpfl.run.over_nodes.nodes import join_nodes, rejoin_nodes
+        from dpfl.run.records.folder import RunFolder, new_path
         from dpfl.run.train import train
 
         out, source = out or new_path(self.algorithm.name), self.data.source()

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, ClientTask, rounding_sensitivity
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.vector_clipping import measure_norms
+from dpfl.privacy.mechanisms.clips.vector_clipping import measure_norms
 from dpfl.privacy.queries.query import NOISE_TAIL, UNDECLARED_FACTOR
 
 ROUNDING = 1.001

@@ -28,7 +28,7 @@ Three things give that in floats (docs/privacy.md, "Float arithmetic"):
 
 - A unit's gradient has the same bits whoever else is in the batch. Only chunk sizes that pass a
   self-test are used (`self_test.py`); where none passes, units are computed one at a time.
-- A norm is an upper bound on the norm of what is summed (`privacy/mechanisms/rounding.py`).
+- A norm is an upper bound on the norm of what is summed (`privacy/mechanisms/clips/rounding.py`).
 - The sum over units is in float64, of at most as many units as its rounding allows
   (`sum_rounding.py`).
 
@@ -72,7 +72,7 @@ from dpfl.gradients.unit_gradients import LayoutSum, UnitGradients, UnitIndex, U
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.row_sizes import ChunkSizes, InvariantSizes, UnpaddedSizes
-from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, gamma
+from dpfl.privacy.mechanisms.clips.rounding import COVER, DOUBLE, gamma
 
 _ROWS_BLOCK = 1 << 26
 # The most numbers of gradients that are written out at a time.

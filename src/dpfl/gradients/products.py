@@ -31,7 +31,7 @@ from dpfl.gradients.unit_gradients import (
     partial_sums,
     sum_rows,
 )
-from dpfl.privacy.mechanisms.rounding import (
+from dpfl.privacy.mechanisms.clips.rounding import (
     COVER,
     SMALLEST,
     TERMS,

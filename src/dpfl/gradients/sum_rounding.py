@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.rounding import DOUBLE, TERMS, gamma
+from dpfl.privacy.mechanisms.clips.clip import MARGIN
+from dpfl.privacy.mechanisms.clips.rounding import DOUBLE, TERMS, gamma
 
 WEIGHING = 2
 """Roundings of one term in float64: its clip factor times one number, and that times the other."""

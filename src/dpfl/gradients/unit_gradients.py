@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpfl.models import FlatModel
-from dpfl.privacy.mechanisms.rounding import TERMS, squared_norms
+from dpfl.privacy.mechanisms.clips.rounding import TERMS, squared_norms
 
 UnitIndex = slice | Tensor
 """Which units of a chunk are summed: the first ones, or their places."""

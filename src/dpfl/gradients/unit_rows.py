@@ -20,7 +20,7 @@ from dpfl.gradients.unit_gradients import (
     partial_sums,
     sum_rows,
 )
-from dpfl.privacy.mechanisms.rounding import squared_norms
+from dpfl.privacy.mechanisms.clips.rounding import squared_norms
 
 # Numbers of written-out gradients that may be held at a time.
 _KEEP = 1 << 25

@@ -9,7 +9,8 @@ A policy answers five questions. The sections of the file are documented in `pol
 - How much may be learned about the data? (`[limits]`: epsilon in all, per year and per run, at one
   delta, for one unit and one neighbour relation.) The node's own ledger enforces it.
 - Which computations are allowed? (`[allow]`: systems, models, and bounds of noise, clip, sampling
-  rate, steps, rounds, message size.) `policy_checker.py` enforces it before anything is debited.
+  rate, steps, rounds, message size.) `checks/policy_checker.py` enforces it before anything is
+  debited.
 - What may leave without being paid for? (`[tell]`: the declared size; nothing else by default.)
 - With whom does the node sum? (`[secure]`: names and keys of the members.)
 

@@ -11,9 +11,9 @@ happens.
 2. *Routing.* The message is for this node, of a kind that it knows, with exactly the fields of that
    kind.
 3. *History.* The ledger includes every head that this node is known to have signed
-   (`ledger_history.py`). If it does not, the disk was set back, and all work ends.
+   (`history/ledger_history.py`). If it does not, the disk was set back, and all work ends.
 4. *Run.* The run was proposed by the same owner, was joined, and is still allowed by the policy
-   (`policy_checker.py`).
+   (`checks/policy_checker.py`).
 5. *Task.* The parts of the task, its vectors and its cost are allowed, and the run announced the
    release when it was proposed (`task_execution.py`).
 
@@ -27,7 +27,7 @@ docs/deployment.md ("Why a node refuses") lists who refuses, with which codes, a
 debited by then: before the task is accepted nothing, and after training the release, although
 nothing is sent.
 
-The states of a task, and what happens to it after a crash, are described in `task_log.py`.
+The states of a task, and what happens to it after a crash, are described in `storage/task_log.py`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node import policy as policies
-from dpfl.node.budget_checks import affordable_releases
 from dpfl.node.build_runner import run_sub_limits
-from dpfl.node.folder import lock_folder, open_ledger
-from dpfl.node.journal import Journal
-from dpfl.node.ledger_history import begin_start
+from dpfl.node.checks.budget_checks import affordable_releases
+from dpfl.node.checks.readiness import refuse_other_key
+from dpfl.node.history.ledger_history import begin_start
+from dpfl.node.history.rollback import refuse_traces
+from dpfl.node.history.witness import Witness
 from dpfl.node.load_data import load_node_data, schema_digest
 from dpfl.node.policy import NodePolicy
-from dpfl.node.readiness import refuse_other_key
 from dpfl.node.requests import ROUTING_FIELDS, Request
-from dpfl.node.rollback import refuse_traces
 from dpfl.node.state import NodeState
 from dpfl.node.statement import statement
+from dpfl.node.storage.folder import lock_folder, open_ledger
+from dpfl.node.storage.journal import Journal
+from dpfl.node.storage.task_log import RunRecord, TaskLog
 from dpfl.node.task_execution import TaskExecution
-from dpfl.node.task_log import RunRecord, TaskLog
-from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.limit import SubLimit

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.data import Federation
-from dpfl.node.folder import open_ledger
-from dpfl.node.journal import Journal
-from dpfl.node.ledger_history import LedgerHistory
+from dpfl.node.checks.policy_checker import PolicyChecker
+from dpfl.node.history.ledger_history import LedgerHistory
+from dpfl.node.history.witness import Witness
 from dpfl.node.policy import NodePolicy
-from dpfl.node.policy_checker import PolicyChecker
 from dpfl.node.requests import RequestReader
 from dpfl.node.secure_sum import SecureSumClient
-from dpfl.node.task_log import TaskLog
-from dpfl.node.witness import Witness
+from dpfl.node.storage.folder import open_ledger
+from dpfl.node.storage.journal import Journal
+from dpfl.node.storage.task_log import TaskLog
 from dpfl.privacy import Ledger
 from dpfl.protocol.keys import public_key_hex
 

@@ -21,7 +21,7 @@ from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import EventCounts, add, decode, encode
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.ledger.plans import proven_events
-from dpfl.privacy.mechanisms.noise_shares import weakest_shares
+from dpfl.privacy.mechanisms.noises.noise_shares import weakest_shares
 from dpfl.privacy.statement import figure
 from dpfl.protocol.head_words import check_in_statement
 from dpfl.protocol.keys import is_signed, public_key_hex, sign

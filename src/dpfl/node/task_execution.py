@@ -1,7 +1,7 @@
 """Executes tasks at a node: checks, plans, accepts, debits, trains, signs, stores and answers.
 
 `TaskExecution.answer` reads like the life of a task. Its states on disk, and what a crash in each
-of them means, are described in `task_log.py`.
+of them means, are described in `storage/task_log.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask
 from dpfl.errors import DpflError
-from dpfl.node.budget_checks import affordable_releases, is_affordable
 from dpfl.node.build_runner import build_runner, run_sub_limits
+from dpfl.node.checks.budget_checks import affordable_releases, is_affordable
 from dpfl.node.requests import Request
 from dpfl.node.state import NodeState
-from dpfl.node.task_log import TaskRecord
+from dpfl.node.storage.task_log import TaskRecord
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import Event, encode
 from dpfl.privacy.ledger.limit import SubLimit

@@ -18,7 +18,7 @@ from dpfl.privacy.accounting.accountant import (
 )
 from dpfl.privacy.accounting.calibration import noise_near
 from dpfl.privacy.accounting.events import EventCounts
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 
 ENOUGH_STEPS = 100
 """A run of fewer steps counts as worse in proportion. With 100 rounds, one step in each beat three

@@ -15,7 +15,7 @@ from dpfl.models import Buildable, as_model
 from dpfl.planning.noise_choices import PlanningQuestion
 from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import Tradeoff, tradeoff
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.secagg.group import check_sizes
 
 

@@ -29,14 +29,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.errors import DpflError
 from dpfl.planning.accountant_choice import accountant_of
 from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts, add_all
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier
+from dpfl.privacy.mechanisms.noises.noise import check_noise_multiplier
 
 
 @dataclass(frozen=True)

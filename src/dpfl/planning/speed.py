@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from dpfl.client.dataset import ClientDataset
-from dpfl.client.local_training import private_steps
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.local_training import private_steps
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError

@@ -11,9 +11,9 @@ from dpfl.privacy.accounting.accountant import ACCOUNTANTS, Accountant, accounta
 from dpfl.privacy.accounting.budget import Budget
 from dpfl.privacy.accounting.calibration import affordable, noise_for
 from dpfl.privacy.ledger.ledger import BudgetRefusal, Ledger, Limit
-from dpfl.privacy.mechanisms.adaptive_clip import PublicMedian, Quantile
-from dpfl.privacy.mechanisms.clip import Flat, NoClip, PerLayer
-from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.clips.adaptive_clip import PublicMedian, Quantile
+from dpfl.privacy.mechanisms.clips.clip import Flat, NoClip, PerLayer
+from dpfl.privacy.mechanisms.noises.noise import Gaussian
 from dpfl.privacy.mechanisms.randomness import Keyed, Randomness, SystemEntropy
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import All, FixedCohort, FixedSize, Poisson, PoissonSize

@@ -24,7 +24,7 @@ from dpfl.privacy.accounting.events import Event, decode, encode, gaussian, subt
 from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
-from dpfl.privacy.mechanisms.noise_shares import weakest_shares
+from dpfl.privacy.mechanisms.noises.noise_shares import weakest_shares
 from dpfl.protocol.keys import public_key_hex, sign
 
 FORMAT = 2

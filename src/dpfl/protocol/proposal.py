@@ -25,7 +25,7 @@ from dpfl.privacy.accounting.events import (
     encode,
     subtract_events,
 )
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.protocol.task_messages import (
     learning_from_words,
     learning_to_words,

@@ -30,7 +30,7 @@ import torch
 from dpfl import tasks
 from dpfl.client.task import ClientReply, ClientTask
 from dpfl.codec import tag_of
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.protocol.value_forms import number, refuse, text, truth, whole
 from dpfl.protocol.wire_parts import (
     LEARNING,

@@ -12,17 +12,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpfl import tasks
-from dpfl.client.objectives import Contrastive, CrossEntropy, PerturbedScores
-from dpfl.client.optimisers import SGD, AdaGrad, Adam, Momentum
+from dpfl.client.descent.objectives import Contrastive, CrossEntropy, PerturbedScores
+from dpfl.client.descent.optimisers import SGD, AdaGrad, Adam, Momentum
 from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.codec import TAG, encode, format_of
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.adaptive_clip import PublicMedian, Quantile
-from dpfl.privacy.mechanisms.clip import Flat, ModelClip, NoClip, PerLayer
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.clips.adaptive_clip import PublicMedian, Quantile
+from dpfl.privacy.mechanisms.clips.clip import Flat, ModelClip, NoClip, PerLayer
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noises.noise import FlooredGaussian, Gaussian
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import (
     All,
@@ -32,7 +33,6 @@ from dpfl.privacy.mechanisms.sampling import (
     Poisson,
     PoissonSize,
 )
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery

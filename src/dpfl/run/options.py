@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpfl.planning.paid_queries import PrivateMetric
     from dpfl.run.callbacks import Callback
-    from dpfl.run.node_pool import NodePool
+    from dpfl.run.over_nodes.node_pool import NodePool
     from dpfl.run.recorder import Progress
 
 ENTROPIES = ("keyed", "system")

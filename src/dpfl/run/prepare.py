@@ -36,15 +36,15 @@ from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Keyed, Randomness, SystemEntropy
-from dpfl.run.accounts import Accounts
-from dpfl.run.digests import record_id, without_none
-from dpfl.run.folder import RunFolder, new_path
-from dpfl.run.meter import Meter
+from dpfl.run.accounting.accounts import Accounts
+from dpfl.run.accounting.meter import Meter
 from dpfl.run.recorder import Recorder, SilentProgress
+from dpfl.run.records.digests import record_id, without_none
+from dpfl.run.records.folder import RunFolder, new_path
 from dpfl.run.resolve import ResolvedRun, RunSpec, resolve
 from dpfl.run.update_diagnostics import UpdateDiagnostics
+from dpfl.server.aggregation.round_sum import AddIntegers, SimulatedMaskedSum, add_integers
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.round_sum import AddIntegers, SimulatedMaskedSum, add_integers
 from dpfl.server.state import FederationFacts, RunState
 
 

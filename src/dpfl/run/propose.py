@@ -25,17 +25,17 @@ from dpfl.privacy import Budget
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts
 from dpfl.protocol.proposal import MOST_KINDS, PlannedEvents, Proposal, in_order
-from dpfl.run.accounting_terms import AccountingTerms
-from dpfl.run.algorithm_stages import (
+from dpfl.run.accounting.accounting_terms import AccountingTerms
+from dpfl.run.options import Aggregation, Privacy
+from dpfl.run.stages.algorithm_stages import (
     accountant_for,
     algorithm_for_run,
     with_noise_kind,
     with_unit_and_queries,
 )
-from dpfl.run.checks import check_without_sizes
-from dpfl.run.dry_run import dry_run
-from dpfl.run.model_for_data import ModelForData, model_for_data
-from dpfl.run.options import Aggregation, Privacy
+from dpfl.run.stages.checks import check_without_sizes
+from dpfl.run.stages.dry_run import dry_run
+from dpfl.run.stages.model_for_data import ModelForData, model_for_data
 from dpfl.server.rules import NODES, check
 
 Propose = Callable[[int], Proposal]

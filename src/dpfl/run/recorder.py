@@ -20,9 +20,9 @@ from dpfl.models.evaluation import compute_scores
 from dpfl.models.flat import evaluating
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.privacy.units import protects_person
-from dpfl.run.accounts import Meter
-from dpfl.run.folder import RunFolder
+from dpfl.run.accounting.accounts import Meter
 from dpfl.run.metrics import Metrics, RoundRow, UpdateRow
+from dpfl.run.records.folder import RunFolder
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import METRIC, PAST_NOISE, RunState
 from dpfl.tasks.calibration import Curve, calibration

@@ -52,19 +52,8 @@ from dpfl.models import Buildable
 from dpfl.planning.feature_counts import rows_of
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget
-from dpfl.run.accounting_terms import AccountingTerms
-from dpfl.run.algorithm_record import describe, describe_options
-from dpfl.run.algorithm_stages import (
-    accountant_for,
-    algorithm_for_run,
-    with_noise_kind,
-    with_unit_and_queries,
-)
-from dpfl.run.checks import check_run, row_unit_notes
-from dpfl.run.digests import code_sha256, vector_sha256
-from dpfl.run.dry_run import dry_run
-from dpfl.run.folder import RunFolder
-from dpfl.run.model_for_data import ModelForData, model_for_data
+from dpfl.run.accounting.accounting_terms import AccountingTerms
+from dpfl.run.accounting.prior_spending import PriorSpending, ledger_data, read_prior_spending
 from dpfl.run.options import (
     FAST_IS_FOR_SIMULATIONS,
     Aggregation,
@@ -72,7 +61,18 @@ from dpfl.run.options import (
     Execution,
     Privacy,
 )
-from dpfl.run.prior_spending import PriorSpending, ledger_data, read_prior_spending
+from dpfl.run.records.algorithm_record import describe, describe_options
+from dpfl.run.records.digests import code_sha256, vector_sha256
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.stages.algorithm_stages import (
+    accountant_for,
+    algorithm_for_run,
+    with_noise_kind,
+    with_unit_and_queries,
+)
+from dpfl.run.stages.checks import check_run, row_unit_notes
+from dpfl.run.stages.dry_run import dry_run
+from dpfl.run.stages.model_for_data import ModelForData, model_for_data
 
 PACKAGES = ("dpfl", "torch", "numpy", "dp-accounting")
 

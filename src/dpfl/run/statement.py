@@ -10,7 +10,7 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accounting.events import EventCounts, describe, encode, subtract_events
 from dpfl.privacy.units import NO_UNIT
-from dpfl.run.accounts import Accounts
+from dpfl.run.accounting.accounts import Accounts
 
 SHARED_NOISE_ADVERSARY = (
     "any one other client, which can subtract its own share of the noise, and the public; the "

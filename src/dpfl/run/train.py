@@ -39,13 +39,13 @@ from dpfl.engines import one_thread
 from dpfl.models import Buildable, Layout
 from dpfl.privacy import Budget, BudgetRefusal
 from dpfl.run.callbacks import CallbackProgress
-from dpfl.run.digests import vector_sha256
 from dpfl.run.flat_options import accepts_flat_options
 from dpfl.run.metrics import RoundRow, RunHistory
-from dpfl.run.model_card import write_card
 from dpfl.run.options import Aggregation, Evaluation, Execution, Privacy
 from dpfl.run.prepare import PreparedRun, prepare, utc_now
 from dpfl.run.recorder import SilentProgress
+from dpfl.run.records.digests import vector_sha256
+from dpfl.run.records.model_card import write_card
 from dpfl.run.resolve import RunSpec
 from dpfl.run.result import Result, finite_or_none
 from dpfl.run.statement import privacy_statement

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, ClientTask, RoundRequest
 from dpfl.run.metrics import UpdateRow
+from dpfl.server.aggregation.weights import compute_weights, round_divisor
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import FederationFacts, RunState
-from dpfl.server.weights import compute_weights, round_divisor
 
 if TYPE_CHECKING:
     from torch import Tensor

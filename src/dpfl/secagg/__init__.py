@@ -36,7 +36,7 @@ What differs from the paper:
 - Digests of the seeds let the server find wrong shares. In the paper, a wrong share gives a wrong
   sum.
 
-`server/round_sum.py` (`SimulatedMaskedSum`) drives a whole sum in one process, and
+`server/aggregation/round_sum.py` (`SimulatedMaskedSum`) drives a whole sum in one process, and
 `engines/secure_sum.py` drives it over nodes. docs/secagg.md has the security argument, and what is
 not proven.
 """

@@ -31,8 +31,8 @@ from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.noise import Gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise import Gaussian
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.units import SAMPLE_UNITS
 from dpfl.server.composition import Composition
 from dpfl.server.rules import PERSONS, SECURE_NOISE, SECURE_SUMS, check

@@ -11,17 +11,17 @@ from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Release
 from dpfl.privacy.accounting.events import Event, EventCounts, add, gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.server.aggregation.update import ServerUpdate
+from dpfl.server.aggregation.weights import UniformWeights, Weights
 from dpfl.server.claim import NO_CLAIM, Claim
 from dpfl.server.client_state import ClientState, ControlVariates, LastModels
 from dpfl.server.schedules import Schedule
 from dpfl.server.steps.policy import StepPolicy
-from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import UniformWeights, Weights
 
 
 @dataclass(frozen=True)

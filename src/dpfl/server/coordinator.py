@@ -38,12 +38,14 @@ from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
-from dpfl.server.aggregate import reply_fault, select_usable
+from dpfl.server.aggregation.aggregate import reply_fault, select_usable
+from dpfl.server.aggregation.mean_update import MeanUpdate
+from dpfl.server.aggregation.private_answers import PrivateAnswers
+from dpfl.server.aggregation.round_sum import AddIntegers, AnswerSum, add_integers
+from dpfl.server.aggregation.weights import compute_weights
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clock import RunClock
 from dpfl.server.debits import count_debits
-from dpfl.server.mean_update import MeanUpdate
-from dpfl.server.private_answers import PrivateAnswers
 from dpfl.server.public_clips import (
     norms_without_privacy,
     of_public_samples,
@@ -51,11 +53,9 @@ from dpfl.server.public_clips import (
     rounds_of,
 )
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import AddIntegers, AnswerSum, add_integers
 from dpfl.server.schedules import followed_release
 from dpfl.server.state import METRIC, FederationFacts, RunState, keep_variances_positive, step_facts
 from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
-from dpfl.server.weights import compute_weights
 
 
 class Coordinator:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import Randomness
 from dpfl.privacy.mechanisms.randomness import with_scope
-from dpfl.server.aggregate import release_name
+from dpfl.server.aggregation.aggregate import release_name
 from dpfl.server.state import FederationFacts, RunState
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Release
-from dpfl.privacy.mechanisms.clip import Clip
-from dpfl.server.aggregate import mean
-from dpfl.server.update import ServerUpdate
+from dpfl.privacy.mechanisms.clips.clip import Clip
+from dpfl.server.aggregation.aggregate import mean
+from dpfl.server.aggregation.update import ServerUpdate
 
 Train = Callable[[int, Tensor], Sequence[ClientReply]]
 """Lets the cohort of a round train a model, without clip and without noise, and returns its

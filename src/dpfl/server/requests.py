@@ -16,12 +16,12 @@ from dpfl.client.task import RAW_VALUES, ClientTask, RoundRequest, SecureSumTerm
 from dpfl.privacy import Budget, NoClip, Release
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.query import PrivateQuery
+from dpfl.server.aggregation.round_sum import RoundSum
+from dpfl.server.aggregation.weights import compute_weights
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.public_clips import asking_norms
-from dpfl.server.round_sum import RoundSum
 from dpfl.server.schedules import release_of_client
 from dpfl.server.state import FederationFacts, RunState
-from dpfl.server.weights import compute_weights
 
 
 class RequestBuilder:

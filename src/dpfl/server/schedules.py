@@ -14,7 +14,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.mechanisms.noise import FlooredGaussian
+from dpfl.privacy.mechanisms.noises.noise import FlooredGaussian
 from dpfl.privacy.mechanisms.schedules import DynamicPlan
 from dpfl.server.released_estimates import released_gradient
 from dpfl.server.steps.policy import RoundObservation

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpfl.dataframe import ColumnTable
 from dpfl.errors import DpflError
 from dpfl.notebook_repr import NotebookView
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.views.compare_groups import RunGroup, group_runs
 from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.notebook.html import columns, note

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 
 ACCURACY = "accuracy"
 """The first metric of runs that name no other."""

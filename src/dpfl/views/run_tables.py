@@ -21,9 +21,9 @@ from dpfl.privacy.ledger.ledger import Ledger
 from dpfl.privacy.statement import PrivacyStatement
 from dpfl.privacy.statement_view import scope
 from dpfl.privacy.units import protects_nobody
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_updates
-from dpfl.run.record_file import recorded_ledgers, recorded_names
+from dpfl.run.records.folder import METRICS, RunFolder
+from dpfl.run.records.record_file import recorded_ledgers, recorded_names
 from dpfl.views.run_summary import RunFacts, columns_of
 
 MOST_ROWS = 4000

@@ -19,7 +19,7 @@ from typing import Any
 import tomli_w
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder, write_atomically
+from dpfl.run.records.folder import RunFolder, write_atomically
 from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import state_of
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import METRICS, RunFolder
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import heads, refuse_malformed, state_of
 from dpfl.web.run_views import news

@@ -15,9 +15,9 @@ from dpfl.privacy.ledger.client_ledgers import ledger_files, ledger_path
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.folder import RunFolder
-from dpfl.run.nodes import STATEMENTS
-from dpfl.run.record_file import recorded_ledgers
+from dpfl.run.over_nodes.nodes import STATEMENTS
+from dpfl.run.records.folder import RunFolder
+from dpfl.run.records.record_file import recorded_ledgers
 from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import heads
 

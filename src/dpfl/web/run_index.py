@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import METRICS, RunFolder
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.web.run_line import line_of, refuse_malformed, state_of, unreadable_line
 
 NESTED_FOLDER = "run"

@@ -13,8 +13,8 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, query
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.views.run_summary import RunFacts
 
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")

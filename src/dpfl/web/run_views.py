@@ -17,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 
 from dpfl.errors import DpflError
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
-from dpfl.run.nodes import MEMBERS, STATEMENTS
-from dpfl.run.record_file import recorded_names
+from dpfl.run.over_nodes.nodes import MEMBERS, STATEMENTS
+from dpfl.run.records.folder import METRICS, RunFolder
+from dpfl.run.records.record_file import recorded_names
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.curve_sentences import HORIZONTAL_AXES, compared_sentence

@@ -9,9 +9,9 @@ from dpfl.algorithms import fedavg_dp
 from dpfl.audit.amplification import game
 from dpfl.audit.amplification.amplifiers import linear
 from dpfl.audit.amplification.search import furthest_movement
-from dpfl.audit.noise_check import plain
-from dpfl.audit.sensitivity_check import ROUNDING
-from dpfl.client.optimisers import SGD
+from dpfl.audit.checks.noise_check import plain
+from dpfl.audit.checks.sensitivity_check import ROUNDING
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.server.steps.policy import FixedSteps

@@ -15,7 +15,7 @@ from dpfl.privacy.accounting.published_claims import (
     TwoWayNoise,
     gaussian_releases_epsilon,
 )
-from dpfl.privacy.mechanisms.haar import Haar
+from dpfl.privacy.mechanisms.noises.haar import Haar
 from dpfl_papers.theorems.claims import (
     amplify,
     haar_claimed_multiplier,

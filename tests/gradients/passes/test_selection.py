@@ -17,7 +17,7 @@ from dpfl.gradients.losses import losses_and_slopes
 from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.gradients.unit_gradients import UnsupportedLayer, from_rows
 from dpfl.models import FlatModel
-from dpfl.privacy.mechanisms.rounding import TERMS
+from dpfl.privacy.mechanisms.clips.rounding import TERMS
 from dpfl_papers.haar_energies import haar_energies
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip, one_by_one
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.privacy import All, Flat, Gaussian, Release
-from dpfl.privacy.mechanisms import integer_sum, secure_noise
-from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.secure_noise import grid_step, noisy_number, secure_sum
+from dpfl.privacy.mechanisms.clips.clip import MARGIN
+from dpfl.privacy.mechanisms.noises import integer_sum, secure_noise
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.secure_noise import grid_step, noisy_number, secure_sum
 
 
 class SameKey(np.random.Generator):

@@ -13,11 +13,15 @@ import mpmath
 import numpy as np
 import pytest
 
-import dpfl.privacy.mechanisms.integer_sum as whole_sums
+import dpfl.privacy.mechanisms.noises.integer_sum as whole_sums
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release, accountant
-from dpfl.privacy.mechanisms.integer_sum import TAIL, IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import MIN_GRID_STEPS, NoiseShares, log_total_variation
-from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, standard_normal
+from dpfl.privacy.mechanisms.noises.integer_sum import TAIL, IntegerSum
+from dpfl.privacy.mechanisms.noises.noise_shares import (
+    MIN_GRID_STEPS,
+    NoiseShares,
+    log_total_variation,
+)
+from dpfl.privacy.mechanisms.noises.secure_noise import GRID_BITS, standard_normal
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.secagg.group import MOST
 from tests.privacy.exact_shares import ONE, aligned, delta, gaussian_delta, larger_delta, of_sum
@@ -325,8 +329,8 @@ def mean_square_factor(steps: float) -> float:
 
 def test_what_that_adds_is_what_is_stated():
     """In docs/privacy.md for 10 clients, 26,010 numbers, 317 rounds, and for 100 clients, 159,010
-    numbers, 1000 rounds; in privacy/mechanisms/secure_noise.py for 1000 releases of 159,010. By
-    Hoeffding's and Bernstein's inequalities, at 1e-12, epsilon 2."""
+    numbers, 1000 rounds; in privacy/mechanisms/noises/secure_noise.py for 1000 releases of 159,010.
+    By Hoeffding's and Bernstein's inequalities, at 1e-12, epsilon 2."""
     for numbers, delta_added, epsilon_added in (
         (10 * 26_010 * 317, 3e-9, 2e-6),
         (100 * 159_010 * 1000, 5e-7, 3e-5),

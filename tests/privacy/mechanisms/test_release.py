@@ -25,10 +25,10 @@ from dpfl.privacy import (
     Quantile,
     Release,
 )
-from dpfl.privacy.mechanisms.clip import ModelClip
-from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.clips.clip import ModelClip
+from dpfl.privacy.mechanisms.clips.vector_clipping import clip_vector
+from dpfl.privacy.mechanisms.noises.noise import Uncalibrated
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
-from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 
 NAMES = ("one.weight", "one.bias", "two.weight")
 OFFSETS = (0, 6, 8, 16)

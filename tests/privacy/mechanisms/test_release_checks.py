@@ -6,10 +6,10 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, NoClip, Poisson, Quantile, Release
-from dpfl.privacy.mechanisms.clip import ModelClip
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.clips.clip import ModelClip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noises.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 NOISE = Gaussian(1.0)

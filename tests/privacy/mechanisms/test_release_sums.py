@@ -12,8 +12,8 @@ import torch
 
 from dpfl.models import Layout
 from dpfl.privacy import Gaussian, Poisson, Quantile, Release
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.server.round_sum import RoundSum, add_integers
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.server.aggregation.round_sum import RoundSum, add_integers
 
 CASES = [(1.0, 4.0, 1.0), (0.5, 0.6, 2.0), (2.0, 1.01, 0.3), (1.0, 100.0, 5.0)]
 """Noise multiplier, noise of the count, level of the clip."""

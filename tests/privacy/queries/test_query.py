@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery

@@ -21,12 +21,12 @@ from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask
 from dpfl.config.experiment import parse
 from dpfl.privacy import Ledger
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.protocol import secure_sum_messages, task_messages
 from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.proposal import Proposal
-from dpfl.run.nodes import join_nodes
+from dpfl.run.over_nodes.nodes import join_nodes
 from dpfl.secagg import MaskedInput, SumId, SurvivorList
 from tests.conftest import PATIENCE
 from tests.transports.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole

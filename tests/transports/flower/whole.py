@@ -14,12 +14,12 @@ from dpfl import algorithms
 from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.config.experiment import parse
 from dpfl.engines.node_channel import NodeChannel
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
 from dpfl.protocol import messages, task_messages
 from dpfl.protocol.keys import load_private
 from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.transport import Delivery
-from dpfl.run.nodes import MOST_ANSWER, ServerTerms
+from dpfl.run.over_nodes.nodes import MOST_ANSWER, ServerTerms
 from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.local_federation import refuse_ended, run_federation, write_layout
 from dpfl.transports.flower.processes import register, superlink

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import COLUMNS, RoundRow
+from dpfl.run.records.folder import RunFolder
 from dpfl.views.compare_groups import RunGroup
 from dpfl.views.figures.curves import curve
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpfl.cli.report import report
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder
+from dpfl.run.records.folder import RunFolder
 from dpfl.views.figures.run_figures import pictures
 from dpfl.views.report.page import page, policy
 from dpfl.views.run_tables import RunTables

@@ -18,12 +18,12 @@ from dpfl.audit.amplification.search import (
     Sums,
     furthest_movement,
 )
-from dpfl.audit.canaries import CanarySite
-from dpfl.audit.noise_check import plain
-from dpfl.audit.randomness_checks import RandomnessCheck
-from dpfl.audit.sensitivity_check import ROUNDING, apart
+from dpfl.audit.checks.noise_check import plain
+from dpfl.audit.checks.randomness_checks import RandomnessCheck
+from dpfl.audit.checks.sensitivity_check import ROUNDING, apart
+from dpfl.audit.measurements.canaries import CanarySite
 from dpfl.audit.test_bed import ROWS_OF_A_PERSON, TestBed
-from dpfl.client.optimisers import SGD
+from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.gradients.clipped import ClippedGradients

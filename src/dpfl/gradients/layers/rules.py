@@ -33,7 +33,7 @@ from dpfl.gradients.unit_gradients import (
     from_rows,
 )
 from dpfl.gradients.unit_rows import UnitRows
-from dpfl.privacy.mechanisms.rounding import COVER, TERMS, cover_cancellation, squared_norms
+from dpfl.privacy.mechanisms.clips.rounding import COVER, TERMS, cover_cancellation, squared_norms
 
 LayerGradients = dict[str, UnitGradients]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]

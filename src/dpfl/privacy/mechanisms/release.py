@@ -37,15 +37,15 @@ from dpfl.codec import part
 from dpfl.deprecation import keep_old_names, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.clip import Clip, NoClip
-from dpfl.privacy.mechanisms.haar_release import HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.clips.clip import Clip, NoClip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.noises.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noises.noise import Gaussian, Uncalibrated
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.secure_noise import SecureGaussian
 from dpfl.privacy.mechanisms.release_checks import check_parts
 from dpfl.privacy.mechanisms.release_sums import ReleaseSums
 from dpfl.privacy.mechanisms.sampling import All, Sampling
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 
 LONGER = 10.0
 """How many times the clip norm of steps a gradient may be long in a slope. With the clip of the

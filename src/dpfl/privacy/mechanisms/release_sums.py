@@ -15,13 +15,13 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.clip import Clip
-from dpfl.privacy.mechanisms.haar_release import HaarNoise
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated, check_stddev
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.secure_noise import noisy_number, secure_sum
+from dpfl.privacy.mechanisms.clips.clip import Clip
+from dpfl.privacy.mechanisms.noises.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noises.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noises.noise import Gaussian, Uncalibrated, check_stddev
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.secure_noise import noisy_number, secure_sum
 
 if TYPE_CHECKING:
     from torch import Tensor

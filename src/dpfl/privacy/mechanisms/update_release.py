@@ -8,7 +8,7 @@ from typing import Protocol
 
 from dpfl.codec import part
 from dpfl.privacy.accounting.events import REPLACE
-from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.noises.noise import Gaussian
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.release_checks import check_update_parts
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.clip import MARGIN
+from dpfl.privacy.mechanisms.clips.clip import MARGIN
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpfl.codec import part
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier
+from dpfl.privacy.mechanisms.noises.noise import check_noise_multiplier
 from dpfl.privacy.queries.bounded_sum import bounded_sum, scale_down
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery, QuerySubject

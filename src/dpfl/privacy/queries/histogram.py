@@ -14,8 +14,8 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier
-from dpfl.privacy.mechanisms.secure_noise import secure_sum
+from dpfl.privacy.mechanisms.noises.noise import check_noise_multiplier
+from dpfl.privacy.mechanisms.noises.secure_noise import secure_sum
 from dpfl.privacy.queries.query import PrivateQuery, QuerySubject
 
 if TYPE_CHECKING:

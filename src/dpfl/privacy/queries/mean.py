@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpfl.codec import part
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier
+from dpfl.privacy.mechanisms.noises.noise import check_noise_multiplier
 from dpfl.privacy.queries.bounded_sum import bounded_sum
 from dpfl.privacy.queries.query import PrivateQuery, QuerySubject
 

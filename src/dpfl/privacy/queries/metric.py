@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpfl.codec import part
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier
+from dpfl.privacy.mechanisms.noises.noise import check_noise_multiplier
 from dpfl.privacy.queries.bounded_sum import bounded_sum
 from dpfl.privacy.queries.query import PrivateQuery, QuerySubject
 

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.integer_sum import IntegerArray, IntegerSum
-from dpfl.privacy.mechanisms.noise import gaussian_vector
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.secure_noise import secure_sum
+from dpfl.privacy.mechanisms.noises.integer_sum import IntegerArray, IntegerSum
+from dpfl.privacy.mechanisms.noises.noise import gaussian_vector
+from dpfl.privacy.mechanisms.noises.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.noises.secure_noise import secure_sum
 
 if TYPE_CHECKING:
     from torch import Tensor

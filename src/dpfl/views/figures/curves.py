@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import RoundRow, read_rows
+from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.views.compare_groups import RunGroup, SeedMean, mean_of
 
 if TYPE_CHECKING:

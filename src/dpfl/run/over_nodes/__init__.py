@@ -1,0 +1,1 @@
+"""Runs over nodes on other machines: who joins, and on what terms."""
