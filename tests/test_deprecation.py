@@ -10,13 +10,16 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpfl import PrivateMetric, Result, codec
-from dpfl.audit import AuditFinding
+from dpfl.algorithms.options import noise_of
+from dpfl.audit import AuditFinding, AuditReport
+from dpfl.certificate import Verdict
 from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import LocalTraining
-from dpfl.data import Federation
+from dpfl.data import DataSource, Federation
 from dpfl.deprecation import regroup_options
 from dpfl.models import Layout
 from dpfl.planning.tradeoff import Tradeoff
@@ -41,7 +44,10 @@ from dpfl.privacy import (
 )
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.mechanisms.clips.clip import VectorClip
+from dpfl.run.callbacks import Callback
+from dpfl.secagg import MaskedInput, MaskedSum, SumMember, SurvivorVotes
 from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 
@@ -79,14 +85,23 @@ def test_an_old_name_gives_the_renamed_object_and_warns(package: str, old: str) 
 
 
 MOVED = {
+    "dpfl.audit.amplification.Played": "dpfl.audit.amplification.search.AmplificationTrial",
     "dpfl.data.dataset.Source": "dpfl.data.data_source.DataSource",
     "dpfl.planning.questions.PrivateMetric": "dpfl.planning.paid_queries.PrivateMetric",
     "dpfl.planning.tradeoff.plan": "dpfl.planning.plan.plan",
     "dpfl.privacy.budget.Budget": "dpfl.privacy.accounting.budget.Budget",
+    "dpfl.privacy.events.gaussian": "dpfl.privacy.accounting.events.gaussian",
+    "dpfl.privacy.ledger.Account": "dpfl.privacy.ledger.account.LedgerAccount",
+    "dpfl.privacy.ledger.END": "dpfl.privacy.ledger.account.LAST_LINK",
+    "dpfl.privacy.ledger.Ledger": "dpfl.privacy.Ledger",
+    "dpfl.privacy.ledger.Refused": "dpfl.privacy.BudgetRefusal",
+    "dpfl.privacy.ledger.refuse_kinds": "dpfl.privacy.ledger.account.check_same_kind",
     "dpfl.report.comparison.Comparison": "dpfl.views.comparison.Comparison",
     "dpfl.report.comparison.Runs": "dpfl.views.comparison.RunList",
     "dpfl.report.comparison.compare": "dpfl.views.comparison.compare",
     "dpfl.report.comparison.runs": "dpfl.views.comparison.runs",
+    "dpfl.server.algorithm.Claim": "dpfl.server.claim.Claim",
+    "dpfl.server.steps.Fixed": "dpfl.server.steps.policy.FixedSteps",
 }
 
 
@@ -109,6 +124,8 @@ GAUSSIAN = Gaussian(2.0)
 RELEASE = Release(Poisson(0.5), Flat(1.0), GAUSSIAN)
 ALGORITHM = Algorithm("a", LocalTraining(SGD(0.1)), FixedSteps(1), samples=RELEASE)
 
+STATEMENT = PrivacyStatement("sample", "add/remove one", 1e-5, "server", "pld", 2.0, None)
+
 KEYWORDS: list[tuple[Callable[..., object], str, str, object]] = [
     (Flat, "level", "clip_norm", 2.0),
     (NoClip, "level", "clip_norm", 3.0),
@@ -121,6 +138,10 @@ KEYWORDS: list[tuple[Callable[..., object], str, str, object]] = [
     (Release, "sums", "noise_shares", None),
     (partial(Algorithm, "a", ALGORITHM.local, ALGORITHM.steps), "uploads", "updates", None),
     (partial(Algorithm, "a", ALGORITHM.local, ALGORITHM.steps), "one", "sample_unit", "person"),
+    (partial(Claim("RDP", "rdp").epsilon, delta=1e-5), "stated", "events", {gaussian(4.0): 1}),
+    (noise_of, "multiplier", "noise_multiplier", 2.0),
+    (lambda **words: Counts().labels(**words).tolist(), "given", "values", np.array([1.0, 2.0])),
+    (PrivacyStatement.from_dict, "told", "content", STATEMENT.to_dict()),
     (Limit(8.0, 1e-5).covers, "spent", "events", {gaussian(4.0): 1}),
     (partial(Limit(8.0, 1e-5).allows, event=gaussian(4.0), count=1), "spent", "events", {}),
     (partial(Limit(8.0, 1e-5).remaining, event=gaussian(4.0)), "spent", "events", {}),
@@ -188,6 +209,8 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     PoissonSize: SAMPLING,
     Algorithm: {
         "before": "query_spending",
+        "kept": "client_state",
+        "stated": "stated_spending",
         "policy": "disclosure_rules",
         "questions": "queries",
         "fitted": "for_model",
@@ -207,11 +230,13 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
         "holds": "contains",
         "limits_since_the_first_debit": "limits_since_first_debit",
         "made_before": "attempts_before",
+        "note": "write_once",
         "paid_for": "has_release",
         "refuse_other": "check_account",
         "spent": "spending",
         "spent_and_besides": "spending_with_others",
         "spent_of": "spending_within",
+        "spent_until": "spending_until",
     },
     Binary: {"shown": "live_metrics"},
     Counts: {"shown": "live_metrics"},
@@ -230,7 +255,15 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     PrivateMetric: {"survey": "query"},
     VectorClip: {"clipped": "clip_rows"},
     Tradeoff: {"bought": "iterations_by_accountant", "recommended": "recommendation"},
-    PrivacyStatement: {"questions": "queries"},
+    PrivacyStatement: {"asked": "queries", "questions": "queries"},
+    AuditReport: {"played": "games_played"},
+    DataSource: {"owned": "rows_by_owner"},
+    MaskedInput: {"at": "sum_id"},
+    SumMember: {"meet": "receive_keys"},
+    MaskedSum: {"shown": "survivor_lists"},
+    SurvivorVotes: {"at": "sum_id"},
+    Callback: {"started": "on_start", "round": "on_round"},
+    Verdict: {"unchecked": "not_checked"},
     Result: {"lost": "lost_replies"},
     AuditFinding: {"shown": "display_value"},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpfl.bad_values import choose
+from dpfl.deprecation import renamed_keywords
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
 from dpfl.privacy.mechanisms.clips.clip import Clip
 from dpfl.privacy.mechanisms.noises.haar_release import HaarNoise
@@ -97,6 +98,7 @@ def haar_noise_of(
     return Uncalibrated(noise) if noise_multiplier is None else noise
 
 
+@renamed_keywords(multiplier="noise_multiplier")
 def noise_of(noise_multiplier: float | None) -> Gaussian | Uncalibrated:
     """Returns Gaussian noise.
 

@@ -99,6 +99,7 @@ def verdict(measured_epsilon: float, claimed_epsilon: float | None, proven_epsil
     )
 
 
+@keep_old_names(played="games_played")
 @dataclass(frozen=True)
 class AuditReport:
     """All findings of an audit. Their lower bounds hold together with the confidence.

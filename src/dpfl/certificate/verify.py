@@ -43,6 +43,7 @@ from dpfl.certificate.reading import strict_json
 from dpfl.certificate.recompute import check_claim, check_epsilon, check_issue, check_listing
 from dpfl.certificate.run_checks import check_run
 from dpfl.certificate.sections import Certificate
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import fingerprint, is_signed, load_public
 from dpfl.run.records.digests import code_sha256
@@ -51,6 +52,7 @@ from dpfl.run.records.folder import RunFolder
 OLDER = ("dpfl certificate 1",)
 
 
+@keep_old_names(unchecked="not_checked")
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of all checks of one certificate.

@@ -14,6 +14,7 @@ from dpfl.data.partition import describe
 from dpfl.data.partition_kinds import UNITS, Dirichlet, Partition
 from dpfl.data.partition_traits import kind_of
 from dpfl.data.population import Population, RandomClients
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 from dpfl.data.dataset import Dataset
 
 
+@keep_old_names(owned="rows_by_owner")
 @dataclass(frozen=True, eq=False)
 class DataSource:
     """Training data in one place, and the public test data that everyone is measured on.

@@ -26,6 +26,7 @@ from typing import Protocol
 
 from dpfl.client.context import ClientContext
 from dpfl.client.task import ClientReply, RoundRequest
+from dpfl.deprecation import renamed_keywords
 from dpfl.engines.pool import PoolEngine
 from dpfl.engines.serial import SerialEngine, one_thread
 from dpfl.errors import DpflError
@@ -54,6 +55,7 @@ class Engine(Protocol):
         """Ends worker processes and closes ledgers and connections."""
 
 
+@renamed_keywords(site="context")
 def local_engine(context: ClientContext, size: int, workers: int = 1) -> Engine:
     """Creates an engine on this machine.
 

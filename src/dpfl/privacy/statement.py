@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
-from dpfl.deprecation import keep_old_names
+from dpfl.deprecation import keep_old_names, renamed_keywords
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy.figures import figure as figure
 from dpfl.privacy.figures import from_figure
@@ -40,7 +40,7 @@ def written_key(field: Field[Any]) -> str:
     return str(field.metadata.get("key", field.name))
 
 
-@keep_old_names(questions="queries")
+@keep_old_names(asked="queries", questions="queries")
 @dataclass(frozen=True)
 class PrivacyStatement(NotebookView, shown_by="statement_page"):
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
@@ -101,6 +101,7 @@ class PrivacyStatement(NotebookView, shown_by="statement_page"):
         return content
 
     @classmethod
+    @renamed_keywords(told="content")
     def from_dict(cls, content: Mapping[str, Any]) -> PrivacyStatement:
         """Reads what `to_dict` wrote.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl.deprecation import deprecated_names, override_renamed_methods
+from dpfl.deprecation import deprecated_names, keep_old_names, override_renamed_methods
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import Progress
 
@@ -73,6 +73,7 @@ OLD_METHODS = {
 """The new name of each method that a callback of version 0.1 may have."""
 
 
+@keep_old_names(**OLD_METHODS)
 class Callback:
     """Follows a run. A subclass overrides the methods that it needs.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from dpfl.deprecation import keep_old_names
 from dpfl.secagg.group import SumGroup
 from dpfl.secagg.keys import advertise_keys, agree, present, session, verify_advertisement
 from dpfl.secagg.masks import SEED, Whole, add_pair, bits_of, digest, mask, pair_seed
@@ -41,6 +42,7 @@ class _Open:
     """The one list of survivors that it supports."""
 
 
+@keep_old_names(card="advertisement", meet="receive_keys")
 class SumMember:
     """A member.
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 
 
@@ -110,6 +111,7 @@ class KeyAdvertisement:
     signature: bytes
 
 
+@keep_old_names(at="sum_id")
 @dataclass(frozen=True)
 class MaskedInput:
     """Exchange 1, member to server (MaskedInputCollection).
@@ -130,6 +132,7 @@ class MaskedInput:
     digests: Mapping[str, bytes]
 
 
+@keep_old_names(at="sum_id")
 @dataclass(frozen=True)
 class SurvivorList:
     """Exchange 2, server to a survivor.
@@ -145,6 +148,7 @@ class SurvivorList:
     envelopes: Mapping[str, bytes]
 
 
+@keep_old_names(at="sum_id")
 @dataclass(frozen=True)
 class SurvivorVote:
     """Exchange 2, back, if somebody is missing: the one list that this member supports, signed.
@@ -160,6 +164,7 @@ class SurvivorVote:
     signature: bytes
 
 
+@keep_old_names(at="sum_id")
 @dataclass(frozen=True)
 class SurvivorVotes:
     """Exchange 3, server to a survivor (ConsistencyCheck).
@@ -173,6 +178,7 @@ class SurvivorVotes:
     signatures: Mapping[str, bytes]
 
 
+@keep_old_names(at="sum_id")
 @dataclass(frozen=True)
 class UnmaskingShares:
     """The last answer of a member (Unmasking).

@@ -13,6 +13,7 @@ from itertools import combinations, islice
 
 import numpy as np
 
+from dpfl.deprecation import keep_old_names
 from dpfl.secagg.group import SumGroup
 from dpfl.secagg.keys import verify_advertisement
 from dpfl.secagg.masks import Whole, add_pair, bits_of, digest, mask
@@ -33,6 +34,7 @@ TRIES = 1000
 """How many sets of shares are tried for a seed: some shares may be those of members who lie."""
 
 
+@keep_old_names(shown="survivor_lists")
 class MaskedSum:
     """One sum at the server.
 

@@ -23,11 +23,12 @@ Nothing in the loop knows the name of a system. What cannot be together is refus
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.codec import part
-from dpfl.deprecation import keep_old_names
+from dpfl.deprecation import deprecated_names, keep_old_names, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Release
@@ -47,6 +48,8 @@ _FIELDS = {
 
 @keep_old_names(
     uploads="updates",
+    kept="client_state",
+    stated="stated_spending",
     one="sample_unit",
     scale="placement",
     own_accounts="ledger_per_client",
@@ -132,6 +135,7 @@ class Algorithm(Composition):
             claim=replace(self.claim, formula=noise.claimed),
         )
 
+    @renamed_keywords(shared="shares")
     def with_secure_sums(self, shares: NoiseShares) -> Algorithm:
         """Returns the algorithm with noise that clients share under secure aggregation.
 
@@ -254,3 +258,7 @@ class Algorithm(Composition):
                 "is counted here"
             )
         return tuple(queries)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, {"Claim": "dpfl.server.claim.Claim"})

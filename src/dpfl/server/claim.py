@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed_keywords
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import EventCounts
 
@@ -26,6 +27,7 @@ class Claim:
     accountant: str | None = None
     formula: Callable[[int], float] | None = None
 
+    @renamed_keywords(stated="events")
     def epsilon(self, events: EventCounts, delta: float) -> float | None:
         """Computes the epsilon that the paper claims.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
@@ -51,6 +52,7 @@ class MultiClass(BaseTask):
         """One score for each class."""
         return self.classes
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         return _one_each(
             between(whole(values, "Labels of classes"), 0, self.classes - 1, "Labels of classes")
@@ -124,6 +126,7 @@ class Binary(BaseTask):
     def __post_init__(self) -> None:
         _check_weights(self.weights, 2)
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         return _one_each(
             between(
@@ -203,6 +206,7 @@ class MultiLabel(BaseTask):
         """One score for each label."""
         return self.count
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         labels = between(whole(values, "Several labels"), 0, 1, "Several labels").float()
         if labels.dim() != 2 or labels.shape[1] != self.count:
@@ -274,6 +278,7 @@ class Ordinal(BaseTask):
         """One score for each question."""
         return self.levels - 1
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         return _one_each(between(whole(values, "Levels"), 0, self.levels - 1, "Levels"))
 

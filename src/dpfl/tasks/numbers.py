@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import metrics as measured
@@ -57,6 +58,7 @@ class Regression(BaseTask):
         if not np.isfinite(self.centre):
             raise DpflError(f"The centre of a label must be a number, not {self.centre}.")
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         return finite(values, "Labels")
 
@@ -110,6 +112,7 @@ class Counts(BaseTask):
     def __post_init__(self) -> None:
         check_positive((self.mean,), "The mean of counts")
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         labels = whole(values, "Counts")
         if labels.numel() and int(labels.min()) < 0:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from dpfl.deprecation import keep_old_names
+from dpfl.deprecation import keep_old_names, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.tasks.metrics import each_once, first
 
@@ -204,6 +204,7 @@ class BaseTask:
         """
         return None
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         """Converts labels to the form that the loss takes.
 

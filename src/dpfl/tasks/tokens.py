@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
@@ -58,6 +59,7 @@ class NextToken(BaseTask):
         """One score for each token."""
         return self.vocabulary
 
+    @renamed_keywords(given="values")
     def labels(self, values: Labels) -> Tensor:
         tokens = whole(values, "Tokens")
         if tokens.dim() != 2:

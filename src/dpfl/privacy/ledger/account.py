@@ -8,6 +8,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, decode
 from dpfl.privacy.ledger.limit import Limit
@@ -96,6 +97,7 @@ def data_mark(salt: str, data: str) -> str:
     return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
 
 
+@renamed_keywords(found="account", asked="expected_account")
 def check_same_kind(path: Path, account: LedgerAccount, expected_account: LedgerAccount) -> None:
     """Checks that two accounts have the same unit and neighbours, since other epsilons do not add
     up.

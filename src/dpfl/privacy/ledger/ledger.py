@@ -40,7 +40,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from dpfl.deprecation import keep_old_names
+from dpfl.deprecation import keep_old_names, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, add, encode, neighbours_of
 from dpfl.privacy.ledger.account import LAST_LINK, LedgerAccount, check_same_kind, limit_row
@@ -58,15 +58,18 @@ class BudgetRefusal(DpflError):
 
 
 @keep_old_names(
+    add_spent="add_spending",
     counts="counts_data",
     holds="contains",
     limits_since_the_first_debit="limits_since_first_debit",
     made_before="attempts_before",
+    note="write_once",
     paid_for="has_release",
     refuse_other="check_account",
     spent="spending",
     spent_and_besides="spending_with_others",
     spent_of="spending_within",
+    spent_until="spending_until",
 )
 class Ledger(LedgerRecords):
     """An open ledger. `open` creates the file if there is none, and `read` never writes."""
@@ -242,6 +245,7 @@ class Ledger(LedgerRecords):
             self._register(name)
             return known_before
 
+    @renamed_keywords(spent="events", planned="planned_counts")
     def add_spending(
         self, name: str, events: Mapping[tuple[Event, str], int], planned_counts: EventCounts
     ) -> None:
