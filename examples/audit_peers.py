@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpfl.audit.measurements import distinguish
+from dpfl.audit import distinguish
 from dpfl.audit.bounds import deviation_at_most, epsilon_of
 from dpfl.privacy import Keyed, accountant
 from dpfl.privacy.accounting.events import gaussian

@@ -15,9 +15,13 @@ from dpfl.bad_values import (
     read_toml,
     refuse_unknown_options,
     require_above,
+    require_bool,
+    require_choice,
     require_name,
+    require_share,
     require_whole,
     suggest,
+    wrong_value,
 )
 from dpfl.errors import DpflError
 
@@ -142,3 +146,29 @@ def test_a_file_that_cannot_be_read_is_refused_by_its_name(tmp_path, content, ex
         path.write_bytes(content)
     with pytest.raises(DpflError, match=expected):
         read_toml(path, "policy file", "make one.")
+
+
+def test_a_word_that_is_no_choice_is_answered_with_the_choices():
+    require_choice("drop", "data.label.missing", ("refuse", "drop"))
+    with pytest.raises(DpflError, match=r"^missing is 'drp': did you mean 'drop'\?$"):
+        require_choice("drp", "missing", ("refuse", "drop"))
+    with pytest.raises(DpflError, match=r"^missing is 7: choose one of refuse, drop\.$"):
+        require_choice(7, "missing", ("refuse", "drop"))
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_only_true_and_false_are_truth_values(value):
+    require_bool(False, "other")
+    with pytest.raises(DpflError, match=r"^other is .*: give true or false\.$"):
+        require_bool(value, "other")
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.5, math.nan, True, "0.5", None])
+def test_a_share_lies_between_0_and_1(value):
+    require_share(0.5, "share")
+    with pytest.raises(DpflError, match=r"^share is .*: give a share of epsilon between 0 and 1"):
+        require_share(value, "share", "a share of epsilon")
+
+
+def test_a_wrong_value_is_quoted_in_part_and_answered():
+    assert str(wrong_value("x" * 200, "name", "give less")) == f"name is {'x' * 80!r}: give less."

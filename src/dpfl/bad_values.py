@@ -145,7 +145,7 @@ def require_above(value: object, name: str, bound: float) -> None:
         DpflError: The value is not a finite number, or it is too small.
     """
     if not is_number(value) or cast(float, value) <= bound:
-        raise DpflError(f"{name} is {_quote(value)}: give a number above {bound}.")
+        raise wrong_value(value, name, f"give a number above {bound}")
 
 
 def require_whole(value: object, name: str, least: int, most: int | None = None) -> int:
@@ -167,7 +167,70 @@ def require_whole(value: object, name: str, least: int, most: int | None = None)
     if whole and least <= cast(int, value) and (most is None or cast(int, value) <= most):
         return cast(int, value)
     bounds = f"of at least {least}" if most is None else f"from {least} to {most:,}"
-    raise DpflError(f"{name} is {_quote(value)}: give a whole number {bounds}.")
+    raise wrong_value(value, name, f"give a whole number {bounds}")
+
+
+def wrong_value(value: object, name: str, advice: str) -> DpflError:
+    """Describes a value that cannot stand where it does.
+
+    Args:
+        value: The value as the user wrote it.
+        name: What the value is called where the user wrote it.
+        advice: What to write instead, as the second half of a sentence without its full stop.
+
+    Returns:
+        An error to raise.
+
+    Example:
+            raise wrong_value(3, "data.label", "give the name of a column")
+            # DpflError: data.label is 3: give the name of a column.
+    """
+    return DpflError(f"{name} is {_quote(value)}: {advice}{'' if advice.endswith('?') else '.'}")
+
+
+def require_choice(value: object, name: str, choices: Iterable[str]) -> None:
+    """Refuses a value that is none of a few words, and suggests the nearest one.
+
+    Args:
+        value: The value as the user wrote it.
+        name: What the value is called where the user wrote it.
+        choices: The words that exist here.
+
+    Raises:
+        DpflError: The value is none of them.
+    """
+    words = list(choices)
+    if value not in words:
+        raise wrong_value(value, name, suggest(str(value), words).removesuffix("."))
+
+
+def require_bool(value: object, name: str) -> None:
+    """Refuses a value that is neither true nor false.
+
+    Args:
+        value: The value as the user wrote it.
+        name: What the value is called where the user wrote it.
+
+    Raises:
+        DpflError: The value is of another type.
+    """
+    if not isinstance(value, bool):
+        raise wrong_value(value, name, "give true or false")
+
+
+def require_share(value: object, name: str, share: str = "a number") -> None:
+    """Refuses a value that is not between 0 and 1. The two ends are refused as well.
+
+    Args:
+        value: The value as the user wrote it.
+        name: What the value is called where the user wrote it.
+        share: What the value is, such as "a share of epsilon".
+
+    Raises:
+        DpflError: The value is not a number, or it is out of range.
+    """
+    if not is_number(value) or not 0 < cast(float, value) < 1:
+        raise wrong_value(value, name, f"give {share} between 0 and 1")
 
 
 def invalid(error: ValidationProblems, document: str, schema: type[Any] | None = None) -> DpflError:

@@ -80,7 +80,7 @@ def test_an_edited_record_is_not_the_one_that_debits_were_made_under(run_of, key
     text = path.read_text()
     assert words in text
     path.write_text(text.replace(words, others))
-    with pytest.raises(DpflError, match="is not as its run wrote it"):
+    with pytest.raises(DpflError, match="has changed since its run wrote it"):
         certify(path.parent, key)
 
 
@@ -170,7 +170,7 @@ def test_a_run_of_an_older_version_is_one_sentence(run_of, key):
             if not line.startswith("nonce")
         )
     )
-    with pytest.raises(DpflError, match="is of an older version"):
+    with pytest.raises(DpflError, match="was made by an older version"):
         certify(path.parent, key)
 
 

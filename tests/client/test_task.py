@@ -55,5 +55,5 @@ def test_one_sample_moves_an_update_of_linear_steps_by_a_known_bound() -> None:
 
 @pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan])
 def test_a_client_counts_in_a_secure_sum_by_0_to_1(weight: float) -> None:
-    with pytest.raises(DpflError, match="counts by 0 to 1"):
+    with pytest.raises(DpflError, match="must be between 0 and 1, not"):
         SecureSumTerms(weight, 1.0, 3)

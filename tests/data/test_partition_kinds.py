@@ -99,7 +99,7 @@ def test_a_client_that_has_its_share_is_closed_to_the_classes_after():
         for part in parts:
             last = labels[part].max()
             assert np.sum(labels[part] < last) < 500
-    with pytest.raises(DpflError, match="In 1,000 draws some client always has fewer than 499"):
+    with pytest.raises(DpflError, match="In each of 1,000 draws some client had fewer than 499"):
         CappedDirichlet(0.05, 499)(labels, 10, np.random.default_rng(0))
 
 

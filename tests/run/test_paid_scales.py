@@ -163,7 +163,7 @@ def test_a_run_without_privacy_has_the_same_scales_to_compare_with(tmp_path: Pat
     [
         ({"scale": "payed"}, {}, {}, r"data\.columns\.age\.scale is 'payed'"),
         ({"scale": "paid", "mean": 1.0}, {}, {}, "leave the mean out"),
-        ({"scale": "paid", "bins": 9}, {}, {}, "has bins, which are those of"),
+        ({"scale": "paid", "bins": 9}, {}, {}, "is only used with scale"),
         ({"scale": "paid quartiles", "bins": 2}, {}, {}, r"data\.columns\.age\.bins"),
         ({"scale": "paid quartiles", "bins": 10**9}, {}, {}, "1000 at most"),
         ({}, {"paid": {"noise": 3}}, {}, "no column has scale = 'paid'"),

@@ -60,7 +60,7 @@ def test_a_share_is_sent_to_a_secure_sum_only():
         replace(task, slope=True),
     ):
         assert "anything but one step" in DisclosureRules(sums=True).refusal(wrong)
-    with pytest.raises(DpflError, match="counts by 0 to 1"):
+    with pytest.raises(DpflError, match="must be between 0 and 1, not"):
         SecureSumTerms(1.01, 1.0, 10)
 
 

@@ -93,7 +93,7 @@ def test_signatures_of_another_list_round_attempt_or_run_do_not_count(members):
             name: members[name].agree(_shown(sum, place, survivors, name)).signature
             for name in survivors
         }
-    with pytest.raises(MemberRefusal, match="1 members stand for these survivors, of 7"):
+    with pytest.raises(MemberRefusal, match="1 members agree on these survivors, of 7"):
         members[OF.names[0]].open(SurvivorVotes(later, ballots[here]))
     few = dict(list(ballots[later].items())[: OF.threshold - 1])
     with pytest.raises(MemberRefusal, match="6 members"):
@@ -113,7 +113,7 @@ def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
     old = begun(OF, members, numbers(OF), here)
     begun(OF, members, numbers(OF), at(members, next(ROUNDS)))
     for name, shown in old.survivor_lists().items():
-        with pytest.raises(MemberRefusal, match="not under way"):
+        with pytest.raises(MemberRefusal, match="not open here"):
             members[name].agree(shown)
 
 
@@ -154,7 +154,7 @@ def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
         sum.open(answer)
     with pytest.raises(RepeatSum, match=f"A mask of {odd}"):
         sum.total()
-    with pytest.raises(MemberRefusal, match="not under way"):
+    with pytest.raises(MemberRefusal, match="not open here"):
         members[odd].agree(_shown(sum, one, OF.names, odd))
 
 
@@ -165,5 +165,5 @@ def test_a_vote_that_is_not_the_senders_is_not_counted(members):
     vote = members[OF.names[0]].agree(shown[OF.names[0]])
     with pytest.raises(MemberRefusal, match="did not sign these survivors"):
         sum.vote(replace(vote, sender=OF.names[1]))
-    with pytest.raises(MemberRefusal, match="no member"):
+    with pytest.raises(MemberRefusal, match="not a member"):
         sum.vote(replace(vote, sender="somebody"))

@@ -31,13 +31,13 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
     ).advertisement
     forged = replace(others[0], mask=others[1].mask)
     for shown, sentence in (
-        (cards[:3], "3 members showed keys, of 4 needed"),
-        ([*cards, invented], "not those of the members"),
-        ([*cards[:-1], invented], "not those of the members"),
-        ([*cards[:-1], cards[1]], "not those of the members"),
+        (cards[:3], "3 members advertised keys, of 4 needed"),
+        ([*cards, invented], "do not match the members one to one"),
+        ([*cards[:-1], invented], "do not match the members one to one"),
+        ([*cards[:-1], cards[1]], "do not match the members one to one"),
         ([mine, forged, *others[1:]], "not signed by it for this run"),
         ([mine, other_run, *others[1:]], "not signed by it for this run"),
-        (others, "do not hold this member's own"),
+        (others, "do not include this member.s key"),
     ):
         with pytest.raises(MemberRefusal, match=sentence):
             members[mine.name].receive_keys(shown)
@@ -67,5 +67,5 @@ def test_a_key_of_low_order_is_refused():
         words("card", of.run, of.names[2], nothing.hex(), nothing.hex())
     )
     low = replace(members[2].advertisement, mask=nothing, envelope=nothing, signature=signed)
-    with pytest.raises(MemberRefusal, match="nothing can be agreed"):
+    with pytest.raises(MemberRefusal, match="cannot be used for key agreement"):
         members[0].receive_keys([members[0].advertisement, members[1].advertisement, low])

@@ -30,7 +30,7 @@ def test_a_member_stands_for_one_list_of_survivors(members):
     first, second, name = OF.names[:9], OF.names[:8], OF.names[0]
     assert isinstance(members[name].agree(_shown(sum, here, first, name)), SurvivorVote)
     for survivors in (second, first, OF.names):
-        with pytest.raises(MemberRefusal, match="there is one list"):
+        with pytest.raises(MemberRefusal, match="has one list"):
             members[name].agree(_shown(sum, here, survivors, name))
 
 
@@ -45,7 +45,7 @@ def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
             member.mask(at(members, *place), values[OF.names[0]])
     with pytest.raises(MemberRefusal, match="another run"):
         member.mask(SumId("another session", round + 1), values[OF.names[0]])
-    with pytest.raises(MemberRefusal, match="opened before"):
+    with pytest.raises(MemberRefusal, match="already opened"):
         member.agree(SurvivorList(at(members, round, 1), OF.names, {}))
 
 
@@ -70,10 +70,10 @@ def test_nothing_is_opened_before_survivors_were_shown_nor_twice(members):
     here = at(members, next(ROUNDS))
     sum = begun(OF, members, numbers(OF), here)
     name = OF.names[0]
-    with pytest.raises(MemberRefusal, match="No survivors were shown"):
+    with pytest.raises(MemberRefusal, match="No survivors have been announced"):
         members[name].open(SurvivorVotes(here, {}))
     members[name].agree(_shown(sum, here, OF.names, name))
-    with pytest.raises(MemberRefusal, match="opened before"):
+    with pytest.raises(MemberRefusal, match="already opened"):
         members[name].open(SurvivorVotes(here, {}))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpfl.run.metrics import COLUMNS, RoundRow, read_thinned
 from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.views.figures.run_figures import pictures
-from dpfl.views.run_tables import RunTables
+from dpfl.views.run_tables import LostReply, RunTables
 
 
 def test_of_private_runs_no_single_update_is_kept(runs: Path) -> None:
@@ -43,3 +43,10 @@ def test_of_a_long_run_means_are_shown_and_the_last_round(tmp_path: Path) -> Non
     assert [row.round for row in read_thinned(tmp_path / METRICS, 200, after=4990)] == list(
         range(4991, 5001)
     )
+
+
+def test_a_lost_reply_is_read_from_its_line() -> None:
+    reply = LostReply.parse("round 3, client 1: it: timed\nout", ["a", "b"])
+    assert reply.to_dict() == {"round": 3, "client": "b", "reason": "it: timed\nout"}
+    assert LostReply.parse("round 3, client 7: late", ["a"]).client == "client 7"
+    assert LostReply.parse("<b>", []).to_dict() == {"round": None, "client": "", "reason": "<b>"}

@@ -29,7 +29,7 @@ def test_too_many_viewers_are_told(runs: Path, monkeypatch: pytest.MonkeyPatch) 
     ("method", "address", "status", "said"),
     [
         ("GET", "/api/run?name=none", 400, "There is no run 'none'"),
-        ("POST", "/api/run/erase?name=none", 400, "There is no action 'erase'"),
+        ("POST", "/api/run/erase?name=none", 400, "There is no action 'erase'; "),
         ("GET", "/api/compare", 422, "name"),
         ("GET", "/api/compare?name=a&name=a", 400, "named twice"),
         ("GET", "/api/plan?epsilon=0&rounds=1", 422, "epsilon"),

@@ -39,7 +39,10 @@ def test_an_account_is_read_and_a_certificate_checked(runs: Path) -> None:
     assert ledgers_of(own, folder)["owners"] == [f"client-{number:05}" for number in range(4)]
     account = ledger_view(own, folder, "client-00002")
     assert account["spent"] <= account["limit"] == 20.0
-    assert account["left"] == pytest.approx(20 - account["spent"], abs=1e-5)
+    budget = account["budget"]
+    assert float(budget["figure"]) >= account["spent"]
+    assert float(budget["remaining"]) == pytest.approx(20 - account["spent"], abs=2e-4)
+    assert float(budget["remaining"]) + float(budget["figure"]) <= 20.0 + 1e-9
     assert account["debits"] == len(account["last"]) == 2
     assert verdict(own, folder)["good"]
     assert {

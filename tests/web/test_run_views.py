@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpfl.privacy.figures import epsilon_text
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.run.metrics import COLUMNS
 from dpfl.run.records.folder import METRICS, RunFolder
@@ -37,7 +38,9 @@ def test_limits_are_read_from_ledgers_within_the_folder_alone(
         folder.write_json("statement.json", stated)
     assert ledger_path(tmp_path / "elsewhere", "client-00000").is_file()
     own = RunIndex(tmp_path / "runs")
-    assert run_page(own.open("x"), "x", own.root)["limits"] == {}
+    budgets = run_page(own.open("x"), "x", own.root)["budgets"]
+    assert budgets
+    assert {budget["limit"] for budget in budgets.values()} == {""}
 
 
 def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> None:
@@ -64,14 +67,16 @@ def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> Non
 
 def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:
     view = run_page(RunFolder(runs / "private-seed0"), "private-seed0")
-    assert view["clients"]["accounts"][0] == {
-        "name": "client-00000",
-        "paid": view["clients"]["accounts"][0]["paid"],
-        "remaining": 0,
-    }
+    account = view["clients"]["accounts"][0]
+    assert (account["name"], account["state"], account["remaining"]) == (
+        "client-00000",
+        "took part",
+        "0",
+    )
+    assert int(account["releases"]) > 0
     assert len(view["signal"]["round"]) == 2
     assert view["nodes"] == []
-    assert view["limits"]["client-00000"] == 20.0
+    assert view["budgets"]["client-00000"]["limit"] == "20"
     assert not [key for key in view if "update" in key]
 
 
@@ -89,3 +94,38 @@ def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
     assert "±" in first["metric"]
     assert all(half is not None for half in first["curves"]["epsilon"]["half"])
     assert any("fair comparison" in note for note in found["notes"])
+
+
+def test_a_page_that_watches_gets_every_sentence_and_computes_none(runs: Path) -> None:
+    folder = RunFolder(runs / "private-seed0")
+    view = run_page(folder, "private-seed0")
+    resolved = folder.experiment()["resolved"]
+    event = news(folder, 0, resolved)
+    spent = epsilon_text(folder.json("result.json")["privacy"]["used"])
+    assert event["epsilon_so_far"] == view["epsilon_so_far"]
+    assert (event["epsilon_so_far"]["figure"], event["epsilon_so_far"]["limit"]) == (spent, "20")
+    assert event["captions"].items() <= view["captions"].items()
+    assert view["captions"]["epsilon"].startswith(f"{spent} of 20 allowed (for one sample, delta ")
+    assert view["captions"]["signal"].startswith("The last step is ")
+    plain = run_page(RunFolder(runs / "plain"), "plain")
+    assert plain["epsilon_so_far"] is None
+    assert (plain["captions"]["epsilon"], plain["captions"]["signal"]) == ("", "")
+    assert "learning rate" in plain["captions"]["loss"]
+    assert plain["clients"]["none"] == "This run adds no noise, so it has no accounts."
+
+
+def test_lost_replies_have_round_client_and_reason(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "private-seed0", tmp_path / "lossy")
+    folder = RunFolder(tmp_path / "lossy")
+    folder.file("result.json").unlink()
+    with closing(sqlite3.connect(folder.file(METRICS))) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS lost (line TEXT)")
+        connection.execute("INSERT INTO lost VALUES ('round 2, client 1: no\nreply')")
+    clients = news(folder, 0, folder.experiment()["resolved"])["clients"]
+    assert clients["lost"] == [{"round": 2, "client": "client-00001", "reason": "no\nreply"}]
+    assert [account["state"] for account in clients["accounts"]] == [
+        "budget spent",
+        "no\nreply (round 2)",
+        "budget spent",
+        "budget spent",
+    ]

@@ -90,8 +90,8 @@ def dp_fedavg_wav(
     clips_gradients = choose("clipping", kind, {"updates": False, "gradients": True})
     if sound and (clips_gradients or lemma):
         raise DpflError(
-            "A clip of gradients, and the noise of Lemma 2, are as published: set variant = "
-            "'published'."
+            "A clip of gradients and the noise of Lemma 2 exist only in the published variant: set "
+            "variant = 'published'."
         )
     if samples < 1:
         raise DpflError(f"The largest client has at least 1 sample, not {samples}.")

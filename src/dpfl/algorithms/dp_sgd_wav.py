@@ -90,8 +90,8 @@ def dp_sgd_wav(
     by_level = choose("clipping", clipping, {"flat": False, "levels": True})
     if sound and (by_level or lemma):
         raise DpflError(
-            "A clip by levels, and the noise of Lemma 2, are as published: set variant = "
-            "'published'."
+            "A clip by levels and the noise of Lemma 2 exist only in the published variant: set "
+            "variant = 'published'."
         )
     kind = "weighted" if sound else "levels" if by_level else "coefficients"
     bound = (HaarLevels if by_level else HaarClip)(

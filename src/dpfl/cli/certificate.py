@@ -57,7 +57,9 @@ def certify(
     path = out or run / "certificate.json"
     page_path = path.with_suffix(".html")
     if path == page_path:
-        raise DpflError(f"{path} would be the page to print; choose a file that ends in .json.")
+        raise DpflError(
+            f"--out {path} is reserved for the printable page; choose a file that ends in .json."
+        )
     for file in (path, page_path):
         if file.exists():
             raise DpflError(

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from dpfl import models
-from dpfl.bad_values import suggest
+from dpfl.bad_values import require_choice, suggest
 from dpfl.data.published_images import SHAPES
 from dpfl.errors import DpflError
 from dpfl.planning.plan import ClientWorkload, PlanSearch, noise_shares
@@ -125,8 +125,7 @@ def plan(
     """
     check_place(png, "--png", ".png")
     check_place(write, "--write")
-    if unit not in SAMPLE_UNITS:
-        raise DpflError(f"--unit is sample or person, not {unit!r}.")
+    require_choice(unit, "--unit", SAMPLE_UNITS)
     sizing = {"sizes": sizes, "clients": clients, "size": size}
     speed = {
         "samples_per_round": samples_per_round,

@@ -177,7 +177,7 @@ TASKS: tuple[Objection, ...] = (
     ),
     (
         lambda own, task: _unbounded(task),
-        "an upload whose noise is for less than one sample can move it",
+        "an update whose noise covers less than one sample can change",
         RefusalReason.UNCOVERED,
     ),
     (

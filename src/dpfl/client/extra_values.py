@@ -153,7 +153,7 @@ def public_gradient_norms(workspace: Workspace, task: ClientTask, vector: Tensor
     context = workspace.context
     if task.client not in context.public or task.samples is None:
         raise DpflError(
-            "The norms of gradients are asked of clients whose data is public, and of nobody else."
+            "Only clients whose data is public may be asked for the norms of gradients."
         )
     workspace.model.load(vector)
     data = context.data.training(task.client).as_rows

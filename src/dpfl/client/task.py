@@ -177,8 +177,8 @@ class SecureSumTerms:
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
             raise DpflError(
-                "In a secure sum a client counts by 0 to 1, which its noise is for, not by "
-                f"{self.weight}."
+                f"In a secure sum a client's weight must be between 0 and 1, not {self.weight}, "
+                "because its noise is scaled for that range."
             )
 
 

@@ -169,7 +169,7 @@ def as_tensor(name: str, values: Array) -> torch.Tensor:
         tensor = torch.as_tensor(values).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise DpflError(
-            f"The data set {name!r} holds something else than numbers ({error}): convert it."
+            f"The data set {name!r} contains values that are not numbers ({error}): convert them."
         ) from error
     if tensor.is_complex():
         raise DpflError(

@@ -104,7 +104,7 @@ class Federation(NotebookView, shown_by="federation_page"):
             self.persons.dtype != torch.int64 or self.persons.shape != self.train.y.shape[:1]
         ):
             raise DpflError(
-                "The persons of a federation are one int64 for each training row: correct them."
+                "A federation needs one int64 per training row to name persons: correct them."
             )
         if self.rows_per_person is not None:
             require_whole(self.rows_per_person, "data.rows_per_person", least=1)

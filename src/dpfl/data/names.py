@@ -64,9 +64,8 @@ def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
         )
     if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
         raise DpflError(
-            f"{odd[0]!r} cannot be a client's name, which is that of its ledger too: use up to 64 "
-            "letters, digits, dots, "
-            "dashes and underscores."
+            f"{odd[0]!r} cannot be a client's name, because its ledger file has the same name: use "
+            "up to 64 letters, digits, dots, dashes and underscores."
         )
     small = [name.lower() for name in names]
     if repeated_name := next(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpfl.bad_values import is_number, require_above, require_whole
+from dpfl.bad_values import is_number, require_above, require_whole, wrong_value
 from dpfl.data.partition_traits import PartitionKind, kind_of
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
@@ -123,9 +123,8 @@ class CappedDirichlet(PartitionKind):
             if min(map(len, parts)) >= self.minimum:
                 return parts, ()
         raise DpflError(
-            f"In {MOST_DRAWS:,} draws some client always has fewer than {self.minimum} images: "
-            "lower minimum or clients, or "
-            "raise beta."
+            f"In each of {MOST_DRAWS:,} draws some client had fewer than {self.minimum} images: "
+            "lower minimum or clients, or raise beta."
         )
 
     def _deal(self, labels: np.ndarray, clients: int, rng: np.random.Generator) -> Parts:
@@ -282,10 +281,8 @@ class Unequal(PartitionKind):
 
     def __post_init__(self) -> None:
         if not is_number(self.ratio) or self.ratio < 1:
-            raise DpflError(
-                f"ratio is {self.ratio!r}: give how often the largest size holds the smallest, 1 "
-                "or more."
-            )
+            advice = "give how many times the smallest size the largest is, 1 or more"
+            raise wrong_value(self.ratio, "ratio", advice)
         require_whole(self.minimum, "minimum", least=0)
 
     def __call__(
@@ -317,9 +314,8 @@ class Mix(PartitionKind):
 
     def __post_init__(self) -> None:
         if not is_number(self.share) or not 0 <= self.share <= 1:
-            raise DpflError(
-                f"share is {self.share!r}: give the share of IID clients as a number from 0 to 1."
-            )
+            advice = "give the share of IID clients as a number from 0 to 1"
+            raise wrong_value(self.share, "share", advice)
 
     def __call__(
         self, labels: np.ndarray, clients: int, rng: np.random.Generator

@@ -14,7 +14,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from dpfl.bad_values import is_number, require_above, require_whole
+from dpfl.bad_values import is_number, require_above, require_whole, wrong_value
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -52,10 +52,8 @@ class RandomClients:
             or not all(is_number(share) and share >= 0 for share in labels)
             or not any(labels)
         ):
-            raise DpflError(
-                f"data.labels is {labels!r}: give a list of how many samples each class has, such "
-                "as [230, 230, 5, 5]."
-            )
+            advice = "give a list of how many samples each class has, such as [230, 230, 5, 5]"
+            raise wrong_value(labels, "data.labels", advice)
         object.__setattr__(self, "labels", tuple(labels))
 
     @property

@@ -61,6 +61,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpfl.bad_values import require_choice
 from dpfl.errors import DpflError
 from dpfl.gradients.chunks import Array, Chunk, rows_per_unit, sample_chunks, unit_chunks
 from dpfl.gradients.clip_factors import Factors, NonFinite, check_groups, compute_factors
@@ -125,8 +126,7 @@ class ClippedGradients:
         refuse_batch_statistics(model.module)
         if chunk < 1:
             raise DpflError(f"chunk must be at least 1, but is {chunk}.")
-        if arithmetic not in ARITHMETIC:
-            raise DpflError(f"arithmetic is 'exact' or 'fast', not {arithmetic!r}.")
+        require_choice(arithmetic, "arithmetic", ARITHMETIC)
         self.model = model
         self.groups = check_groups(groups, len(model.parameters))
         self.passes = PassSelection(model)

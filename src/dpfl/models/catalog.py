@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpfl.bad_values import choose, refuse_unknown_options, require_name, require_whole
+from dpfl.bad_values import choose, refuse_unknown_options, require_name, require_whole, wrong_value
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
 from dpfl.models import architectures, sequences
@@ -217,7 +217,7 @@ def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model
         DpflError: An option is out of its range.
     """
     if not isinstance(mirror, bool):
-        raise DpflError(f"mirror is true or false, not {mirror!r}.")
+        raise wrong_value(mirror, "mirror", "give true or false")
     patch_options = (
         () if patches is None else (("patches", _size("patches", patches, MOST_PATCHES)),)
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpfl import data
+from dpfl.bad_values import wrong_value
 from dpfl.data import DataSource, Federation, partition
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -86,10 +87,8 @@ def _rows_of_client(source: DataSource, split: PolicySplit) -> torch.Tensor:
     names = list(federation.names)
     number = names.index(split.client) if split.client in names else split.client
     if not isinstance(number, int) or not 0 <= number < len(names):
-        raise DpflError(
-            f"split.client is {split.client!r}: give a number below {len(names)}, or one of "
-            f"{', '.join(names[:5])}."
-        )
+        advice = f"give a number below {len(names)}, or one of {', '.join(names[:5])}"
+        raise wrong_value(split.client, "split.client", advice)
     return federation.clients[number]
 
 

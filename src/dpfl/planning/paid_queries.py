@@ -6,10 +6,10 @@ a table before the first round, a metric after the last.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
+from dpfl.bad_values import is_number, require_share, wrong_value
 from dpfl.data import Federation
 from dpfl.data.tables.schema import BINS, QUARTILES, Schema
 from dpfl.deprecation import keep_old_names
@@ -53,20 +53,14 @@ class PrivateMetric:
             raise DpflError(
                 "A private metric has metrics.noise or metrics.share: give one of them."
             )
-        if self.share is not None and not 0 < self.share < 1:
-            raise DpflError(
-                f"metrics.share is {self.share!r}: give a share of epsilon between 0 and 1."
-            )
-        if not 0 <= self.held_out < 1:
-            raise DpflError(
-                f"metrics.held_out is {self.held_out!r}: give a share of the samples, or 0 for "
-                "those of training."
-            )
-        if not 0 < self.most < math.inf:
-            raise DpflError(
-                f"metrics.most is {self.most!r}: give the largest loss that one sample may count "
-                "with."
-            )
+        if self.share is not None:
+            require_share(self.share, "metrics.share", "a share of epsilon")
+        if not is_number(self.held_out) or not 0 <= self.held_out < 1:
+            advice = "give a share of the samples, or 0 for those of training"
+            raise wrong_value(self.held_out, "metrics.held_out", advice)
+        if not is_number(self.most) or self.most <= 0:
+            advice = "give the largest loss that one sample may count with"
+            raise wrong_value(self.most, "metrics.most", advice)
 
     def query(self, task: Task, budget: Budget, by: str | None) -> MetricQuery:
         """Builds the query for this metric.

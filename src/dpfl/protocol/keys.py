@@ -52,8 +52,7 @@ def new_key(path: Path) -> str:
     for file in (path, public_file(path)):
         if file.exists():
             raise DpflError(
-                f"There is a file {file} already; a key is never overwritten, so choose another "
-                "name."
+                f"{file} already exists. Keys are never overwritten: choose another name."
             )
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

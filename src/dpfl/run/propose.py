@@ -85,7 +85,7 @@ def build_proposal(spec: ProposalSpec) -> Propose:
     """
     if spec.algorithm.steps.asks_raw:
         raise DpflError(
-            "Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'."
+            "Nodes never send raw values to choose tau by: set algorithm.variant = 'sound'."
         )
     nodes, unit, budget = len(spec.names), spec.privacy.unit, spec.budget
     federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
@@ -168,7 +168,7 @@ def _events(terms: AccountingTerms) -> PlannedEvents:
     events = in_order(algorithm.query_spending, spending, terms.horizon or MAX_RELEASES, per_round)
     if len(events) > MOST_KINDS:
         raise DpflError(
-            f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has "
+            f"A node plans at most {MOST_KINDS} kinds of releases for a run, and this run has "
             f"{len(events)}: lower algorithm.phases."
         )
     return events

@@ -81,13 +81,12 @@ def present(group: SumGroup, advertisements: Sequence[KeyAdvertisement]) -> SumG
     names = [advertisement.name for advertisement in advertisements]
     if len(set(names)) < len(names) or not set(names) <= set(group.names):
         raise MemberRefusal(
-            "The keys that were shown are not those of the members, each once; start the run "
-            "again.",
+            "The advertised keys do not match the members one to one; start the run again.",
             RefusalCause.KEYS,
         )
     if len(names) < max(group.survivors, FEWEST):
         raise MemberRefusal(
-            f"{len(names)} members showed keys, of {group.survivors} needed; wait for more.",
+            f"{len(names)} members advertised keys, of {group.survivors} needed; wait for more.",
             RefusalCause.TOO_FEW,
         )
     return group.among(names)
@@ -111,8 +110,7 @@ def session(group: SumGroup, advertisements: Sequence[KeyAdvertisement]) -> str:
     """
     if sorted(each.name for each in advertisements) != list(group.names):
         raise MemberRefusal(
-            "The keys that were shown are not those of the members, each once; start the run "
-            "again.",
+            "The advertised keys do not match the members one to one; start the run again.",
             RefusalCause.KEYS,
         )
     for advertisement in advertisements:
@@ -163,6 +161,6 @@ def agree(own: X25519PrivateKey, name: str, other: bytes) -> bytes:
         return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
         raise MemberRefusal(
-            f"{name} has a key with which nothing can be agreed; it must make another.",
+            f"The key of {name} cannot be used for key agreement; {name} must make another.",
             RefusalCause.KEYS,
         ) from None

@@ -107,7 +107,7 @@ def bits_of(numbers: Whole) -> int:
         DpflError: They are anything else.
     """
     if numbers.dtype not in (np.dtype("<u4"), np.dtype("<u8")) or numbers.ndim != 1:
-        raise DpflError("A secure sum is of unsigned whole numbers of 32 or 64 bits, in one row.")
+        raise DpflError("A secure sum needs one row of unsigned whole numbers of 32 or 64 bits.")
     return 8 * numbers.dtype.itemsize
 
 

@@ -77,12 +77,12 @@ class SumMember:
         """
         if self.session:
             raise MemberRefusal(
-                "The keys of a session are agreed once; set up another with others.",
+                "Keys are agreed once per session; start another session for other keys.",
                 RefusalCause.KEYS,
             )
         if self.advertisement not in advertisements:
             raise MemberRefusal(
-                "The keys that were shown do not hold this member's own; start the run again.",
+                "The advertised keys do not include this member's key; start the run again.",
                 RefusalCause.KEYS,
             )
         group = present(self._group, advertisements)
@@ -110,8 +110,8 @@ class SumMember:
         """
         if not self.session or sum_id.session != self.session:
             raise MemberRefusal(
-                "This sum is of another run, or of members with other keys; nothing is masked for "
-                "it.",
+                "This sum belongs to another run or to members with other keys; nothing is masked "
+                "for it.",
                 RefusalCause.NO_KEYS,
             )
         if sum_id.place <= self._last:
@@ -178,7 +178,7 @@ class SumMember:
         open, names = self._under_way(survivor_list.sum_id), survivor_list.survivors
         if open.survivors:
             raise MemberRefusal(
-                "The survivors of this sum were shown before; there is one list of them.",
+                "The survivors of this sum are already announced; a sum has one list of them.",
                 RefusalCause.OTHER_SURVIVORS,
             )
         if len(set(names)) != len(names) or not set(names) <= set(self._group.names):
@@ -229,7 +229,9 @@ class SumMember:
         """
         open = self._under_way(votes.sum_id)
         if not open.survivors:
-            raise MemberRefusal("No survivors were shown for this sum yet.", RefusalCause.SURVIVORS)
+            raise MemberRefusal(
+                "No survivors have been announced for this sum yet.", RefusalCause.SURVIVORS
+            )
         content, identities = ballot(open.sum_id, open.survivors), self._group.identities
         others = [name for name in open.survivors if name != self.name]
         agreeing = 1 + sum(
@@ -238,7 +240,7 @@ class SumMember:
         )
         if agreeing < self._group.threshold:
             raise MemberRefusal(
-                f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; "
+                f"{agreeing} members agree on these survivors, of {self._group.threshold} needed; "
                 "nothing is opened.",
                 RefusalCause.VOTES,
             )
@@ -247,8 +249,8 @@ class SumMember:
     def _under_way(self, sum_id: SumId) -> _Open:
         if self._sum is None or self._sum.sum_id != sum_id:
             raise MemberRefusal(
-                "This sum is not under way here: it is of another run or round, or was opened "
-                "before."
+                "This sum is not open here: it belongs to another run or round, or was already "
+                "opened."
             )
         return self._sum
 

@@ -66,8 +66,8 @@ class MaskedSum:
         self._expect(masked_input.sum_id, masked_input.sender)
         if self.survivors:
             raise MemberRefusal(
-                f"The numbers of {masked_input.sender} came after the survivors were shown, "
-                "and are not used."
+                f"The numbers of {masked_input.sender} arrived after the survivors were "
+                "announced, and are not used."
             )
         names = set(self._group.names)
         if len(masked_input.numbers) != self._size or bits_of(masked_input.numbers) != self._bits:
@@ -210,4 +210,6 @@ class MaskedSum:
 
     def _expect(self, sum_id: SumId, sender: str) -> None:
         if sum_id != self._at or sender not in self._group.identities:
-            raise MemberRefusal(f"This answer is of another sum, or {sender!r} is no member of it.")
+            raise MemberRefusal(
+                f"This answer belongs to another sum, or {sender!r} is not a member of it."
+            )

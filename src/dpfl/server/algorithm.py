@@ -237,8 +237,8 @@ class Algorithm(Composition):
             return self
         if rounds is None:
             raise DpflError(
-                "A release that changes from round to round is planned for all of them; give "
-                "budget.rounds."
+                "A release that changes from round to round is planned for all rounds at once; "
+                "give budget.rounds."
             )
         schedule = self.schedule.for_rounds(rounds) if self.schedule else None
         return replace(self, schedule=schedule, clients=self.clients.for_rounds(rounds, population))

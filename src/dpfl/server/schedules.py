@@ -146,8 +146,8 @@ def _check_cost(schedule: Schedule, release: Release, expected_release: Release)
     )
     if not same:
         raise DpflError(
-            f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a "
-            "floor (FlooredGaussian)."
+            f"{type(schedule).__name__} must charge each round what it announced: wrap its noise "
+            "in FlooredGaussian."
         )
     return release
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.bad_values import require_choice
 from dpfl.codec import part
 from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
@@ -52,8 +53,7 @@ class Regression(BaseTask):
     headline = "RMSE"
 
     def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise DpflError(f"The loss of a number is {' or '.join(LOSSES)}, not {self.loss!r}.")
+        require_choice(self.loss, "The loss of a number", LOSSES)
         check_positive((self.scale, self.width), "The scale of a label and the width of its loss")
         if not np.isfinite(self.centre):
             raise DpflError(f"The centre of a label must be a number, not {self.centre}.")
@@ -182,7 +182,7 @@ def finite(values: Labels, what: str) -> Tensor:
     """
     labels = torch.as_tensor(values).detach().cpu()
     if labels.is_complex():
-        raise DpflError(f"{what} must be numbers of one part, but are complex: convert them.")
+        raise DpflError(f"{what} must be real numbers, but are complex: convert them.")
     labels = labels.float()
     if labels.dim() == 2 and labels.shape[1] == 1:
         labels = labels.squeeze(1)

@@ -86,6 +86,27 @@ class RunFacts:
         """The first metric at the end of the run."""
         return self.result.get("metrics", {}).get(self.headline, self.result.get("accuracy"))
 
+    def epsilon_so_far(self, running_total: float | None) -> float | str | None:
+        """Bounds what the run has used so far.
+
+        Until a run ends there is only its running total, a coarse upper bound. It may exceed the
+        budget of a run that keeps its budget, so the budget is the better bound then. A published
+        system keeps none.
+
+        Args:
+            running_total: The last running total; None if there is none yet.
+
+        Returns:
+            The epsilon of the statement once there is one; otherwise the smaller upper bound.
+        """
+        if self.result:
+            final = self.privacy.get("used")
+            return running_total if final is None else final
+        limit = self.budget.get("epsilon")
+        if running_total is None or self.variant == "published" or not limit:
+            return running_total
+        return min(running_total, float(limit))
+
 
 def summary(folder: RunFolder) -> dict[str, Any]:
     """Reads the settings and the outcome of a run.

@@ -44,6 +44,32 @@ class LostReply:
     client: str
     why: str
 
+    @classmethod
+    def parse(cls, line: str, names: Sequence[str]) -> LostReply:
+        """Reads a reply from its line in the metrics.
+
+        Args:
+            line: Round, number of the client, and reason.
+            names: The names of the clients.
+
+        Returns:
+            The reply. A line of another form is its own reason.
+        """
+        match = _LOST_REPLY.fullmatch(line)
+        if match is None:
+            return cls(0, "", line)
+        place = int(match[2])
+        name = names[place] if place < len(names) else f"client {place}"
+        return cls(int(match[1]), name, match[3])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Lists the fields for a web page.
+
+        Returns:
+            Round, client and reason; the round is None if it belongs to none.
+        """
+        return {"round": self.round or None, "client": self.client, "reason": self.why}
+
 
 @dataclass(frozen=True)
 class RunTables:
@@ -135,15 +161,8 @@ class RunTables:
     def lost_replies(self) -> list[LostReply]:
         """Replies that did not count."""
         lines = read_lost(self.folder.file(METRICS))
-        return [self._parse_lost(line) for line in lines or map(str, self.result.get("lost", ()))]
-
-    def _parse_lost(self, line: str) -> LostReply:
-        match = _LOST_REPLY.fullmatch(line)
-        if match is None:
-            return LostReply(0, "", line)
-        place, names = int(match[2]), self.clients
-        name = names[place] if place < len(names) else f"client {place}"
-        return LostReply(int(match[1]), name, match[3])
+        lines = lines or [str(line) for line in self.result.get("lost", ())]
+        return [LostReply.parse(line, self.clients) for line in lines]
 
     @property
     def clients(self) -> Sequence[str]:

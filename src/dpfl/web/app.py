@@ -25,7 +25,7 @@ from fastapi.staticfiles import StaticFiles
 
 from dpfl import __version__
 from dpfl.algorithms.catalog import describe_all, describe_one
-from dpfl.bad_values import invalid
+from dpfl.bad_values import choose, invalid
 from dpfl.errors import DpflError
 from dpfl.privacy.statement_view import protected_unit
 from dpfl.views.run_tables import RunTables
@@ -109,11 +109,7 @@ class RunRoutes:
         @router.post("/api/run/{what}")
         def act(what: str, name: Name) -> dict[str, str]:
             actions = {"pause": control.pause, "stop": control.stop, "resume": control.resume}
-            if what not in actions:
-                raise DpflError(
-                    f"A run can be paused, stopped or resumed. There is no action {what[:20]!r}."
-                )
-            actions[what](name)
+            choose("action", what, actions)(name)
             return {"done": what}
 
         @router.get("/api/compare")

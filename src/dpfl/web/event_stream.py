@@ -34,7 +34,7 @@ WATCHED_FILES = (
 )
 """Files that change when a run moves on."""
 
-TABLES = ("resolved", "resolved.budget")
+TABLES = ("resolved", "resolved.algorithm", "resolved.budget")
 
 
 @dataclass

@@ -18,6 +18,7 @@ from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.over_nodes.nodes import STATEMENTS
 from dpfl.run.records.folder import RunFolder
 from dpfl.run.records.record_file import recorded_ledgers
+from dpfl.views.budget_view import BudgetView
 from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import heads
 
@@ -84,15 +85,15 @@ def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
         accountant(by).epsilon(events, delta) for events in (spending, most)
     )
     statement = {"proven": figure(proven_epsilon), "unit": account.unit, "delta": delta}
+    epsilon_limit = limit.epsilon if limit else None
+    budget = BudgetView.of(used_epsilon, epsilon_limit, GuaranteeView.of(statement), proven_epsilon)
     return {
         "owner": account.owner,
-        "guarantee": GuaranteeView.of(statement).to_dict(),
+        "budget": budget.to_dict(),
         "neighbours": account.neighbours,
         "accountant": by,
         "spent": figure(used_epsilon),
-        "proven": statement["proven"],
-        "limit": limit.epsilon if limit else None,
-        "left": max(0.0, limit.epsilon - used_epsilon) if limit else None,
+        "limit": epsilon_limit,
         "limits": [None if past_limit is None else past_limit.epsilon for past_limit in limits],
         "releases": [{"kind": describe(event), "count": n} for event, n in spending.items()],
         "debits": len(debits),

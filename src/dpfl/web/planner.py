@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dpfl.bad_values import require_name
 from dpfl.config.experiment import parse
 from dpfl.data.published_images import SHAPES
-from dpfl.errors import DpflError
 from dpfl.models import from_name
 from dpfl.planning.noise_choices import PlanningQuestion, sketch_choices
 from dpfl.planning.speed import ClientWork
@@ -98,10 +98,7 @@ def parameters(model: str, data: str) -> int:
     Raises:
         DpflError: If the planner does not know the model.
     """
-    if model not in MODELS:
-        raise DpflError(
-            f"The planner knows the models {', '.join(MODELS)}. Name others in the experiment file."
-        )
+    require_name("model of the planner", model, MODELS)
     return ClientWork(from_name(model), *SHAPES[data]).parameters
 
 

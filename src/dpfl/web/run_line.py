@@ -13,8 +13,10 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, query
+from dpfl.run.metrics import RoundRow, query
 from dpfl.run.records.folder import METRICS, RunFolder
+from dpfl.views.budget_view import BudgetView
+from dpfl.views.run_progress import run_budget
 from dpfl.views.run_summary import RunFacts
 
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")
@@ -78,6 +80,7 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
     facts, privacy = RunFacts.of(record, result), result.get("privacy", {})
     # Reading the metrics takes time and leaves files beside them: only where nothing else says it.
     last = None if result else last_row(folder)
+    epsilon_so_far = facts.epsilon_so_far(last.epsilon if last else None)
     return {
         "name": name,
         "state": state_of(folder),
@@ -92,10 +95,10 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
         "rounds": result.get("rounds", last.round if last else 0),
         "budget": {key: facts.budget.get(key) for key in BUDGETS},
         "headline": facts.headline,
-        "less_is_better": facts.headline in LESS_IS_BETTER,
         "measured": last.measured if last else facts.measured,
         "noisy": bool(result.get("noisy")),
-        "epsilon": privacy.get("used") if result else last.epsilon if last else None,
+        "epsilon": epsilon_so_far,
+        "epsilon_so_far": run_budget(facts, epsilon_so_far).to_dict(),
         "proven": privacy.get("proven"),
         "guarantee": facts.guarantee.to_dict(),
         "stopped_by": result.get("stopped_by"),
@@ -115,6 +118,7 @@ def unreadable_line(name: str, error: str) -> dict[str, Any]:
     Returns:
         A line without values.
     """
+    guarantee = GuaranteeView.of({})
     values = {
         "name": name,
         "state": "unreadable",
@@ -122,7 +126,8 @@ def unreadable_line(name: str, error: str) -> dict[str, Any]:
         "rounds": 0,
         "headline": "",
         "noisy": False,
-        "guarantee": GuaranteeView.of({}).to_dict(),
+        "epsilon_so_far": BudgetView.of(None, None, guarantee).to_dict(),
+        "guarantee": guarantee.to_dict(),
         "certificate": False,
         "audited": False,
         "error": error,

@@ -1,7 +1,6 @@
 """One run, and several side by side, as JSON for the pages.
 
-The sentences and figures are those of `RunView` and `ComparisonView`. A page adds only the captions
-of charts that move while a run goes on.
+The sentences and figures are those of `RunView`, `RunProgress`, `BudgetView` and `ComparisonView`.
 """
 
 from __future__ import annotations
@@ -17,15 +16,25 @@ from safetensors import SafetensorError, safe_open
 
 from dpfl.errors import DpflError
 from dpfl.privacy.statement_view import GuaranteeView
-from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
+from dpfl.privacy.units import protects_nobody
+from dpfl.run.metrics import COLUMNS, RoundRow, read_lost, read_thinned
 from dpfl.run.over_nodes.nodes import MEMBERS, STATEMENTS
 from dpfl.run.records.folder import METRICS, RunFolder
 from dpfl.run.records.record_file import recorded_names
+from dpfl.views.budget_view import BudgetView, account_budgets
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.curve_sentences import HORIZONTAL_AXES, compared_sentence
 from dpfl.views.run_lines import RunLines, lines_of
-from dpfl.views.run_tables import RunTables
+from dpfl.views.run_progress import (
+    LastValues,
+    RunProgress,
+    account_rows,
+    no_accounts,
+    signal_caption,
+)
+from dpfl.views.run_summary import RunFacts
+from dpfl.views.run_tables import LostReply, RunTables
 from dpfl.views.run_view import RunView, live_tiles
 from dpfl.web.run_line import last_row, line_of, state_of
 
@@ -65,6 +74,9 @@ def run_page(folder: RunFolder, name: str, within: Path | None = None) -> dict[s
     steps = [step for step in run.steps if step.noise]
     privacy_warnings = run.privacy.warnings if run.privacy else ()
     notes = [str(note) for note in run.result.get("notes", ())]
+    ratios = [step.norm / (step.noise or 1.0) for step in steps]
+    progress = RunProgress(run.facts, state_of(folder), LastValues.read(folder))
+    budgets = account_budgets(run.statement, run.limits, run.facts.guarantee)
     return {
         "line": line_of(folder, name),
         "lead": view.record.lead,
@@ -75,42 +87,45 @@ def run_page(folder: RunFolder, name: str, within: Path | None = None) -> dict[s
         "rows": columns_of(run.rows),
         "signal": {
             "round": [step.round for step in steps],
-            "ratio": [step.norm / (step.noise or 1.0) for step in steps],
+            "ratio": ratios,
         },
-        "statement": dict(run.statement),
+        "captions": progress.captions() | {"signal": signal_caption(ratios)},
+        "epsilon_so_far": _gauge(progress),
         "lines": list(view.statement.rows) if view.statement else [],
-        "clients": clients_view(folder, run.clients),
-        "limits": dict(run.limits),
+        "clients": clients_view(folder, run.clients, run.facts),
+        "budgets": {owner: budget.to_dict() for owner, budget in budgets.items()},
         "nodes": nodes_view(folder, run.experiment, notes),
         "command": view.record.command,
         "experiment": view.record.experiment,
     }
 
 
-def clients_view(folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
+def clients_view(folder: RunFolder, names: Sequence[str], facts: RunFacts) -> dict[str, Any]:
     """Lists the accounts as the last checkpoint has them, quickly enough to ask every second.
 
     Args:
         folder: The folder of the run.
         names: The names of the clients.
+        facts: The facts of the run.
 
     Returns:
-        Releases paid and left by account, and the replies that did not count.
+        What every account does, has paid for and can still pay for, and the replies that did not
+        count.
     """
     releases, remaining = _releases(folder)
     owners = list(names) if len(releases) == len(names) else ["federation"] * len(releases)
     try:
-        lost_replies = read_lost(folder.file(METRICS), MOST_LISTED)
+        lines = read_lost(folder.file(METRICS), MOST_LISTED)
     except DpflError:
-        lost_replies = []
-    accounts = [
-        {"name": owner, "paid": count, "remaining": more}
-        for owner, count, more in zip(owners, releases, remaining, strict=True)
-    ]
+        lines = []
+    lost_replies = [LostReply.parse(line, names) for line in lines]
+    entries = list(zip(owners, releases, remaining, strict=True))
+    accounts = account_rows(entries[:MOST_LISTED], lost_replies, facts.result)
     return {
-        "accounts": accounts[:MOST_LISTED],
-        "more": max(0, len(accounts) - MOST_LISTED),
-        "lost": lost_replies,
+        "accounts": [asdict(account) for account in accounts],
+        "none": no_accounts(facts.guarantee),
+        "more": max(0, len(entries) - MOST_LISTED),
+        "lost": [reply.to_dict() for reply in lost_replies],
     }
 
 
@@ -159,12 +174,10 @@ def comparison_page(runs: Sequence[RunTables]) -> dict[str, Any]:
     for group, line, row in zip(groups, lines, view.rows, strict=True):
         labels = {"label": line.label, "settings": group.label}
         rows.append(asdict(row) | labels | {"curves": curves(line)})
-    names = {group.figure.name for group in groups if group.figure}
     captions = {against: compared_sentence(lines, against) for against in HORIZONTAL_AXES}
     return {
         "metric": view.metric,
         "percent": view.metric == "accuracy",
-        "less_is_better": bool(names & LESS_IS_BETTER),
         "rows": rows,
         "notes": list(view.notes),
         "captions": captions,
@@ -198,21 +211,33 @@ def news(folder: RunFolder, after: int, resolved_section: Mapping[str, Any]) -> 
         resolved_section: The resolved experiment, with the names of the clients.
 
     Returns:
-        The rounds since, the state, the tiles and the accounts.
+        The rounds since, the state, the tiles, the captions, the epsilon so far and the accounts.
     """
     rows = read_thinned(folder.file(METRICS), MOST_NEW_ROWS, after)
     result = folder.json("result.json") or {}
-    headline = str(result.get("headline") or "accuracy")
-    budget = resolved_section.get("budget", {}).get("rounds")
-    evaluated_row = last_row(folder, evaluated=True)
-    last_value = evaluated_row.measured if evaluated_row else None
-    tiles = live_tiles(headline, result, last_row(folder), budget, last_value)
+    facts, last_values = (
+        RunFacts.of({"resolved": resolved_section}, result),
+        LastValues.read(folder),
+    )
+    most_rounds = facts.budget.get("rounds")
+    tiles = live_tiles(facts.headline, result, last_row(folder), most_rounds, last_values.measured)
+    progress = RunProgress(facts, state_of(folder), last_values)
     return {
         "rows": columns_of(rows),
-        "state": state_of(folder),
+        "state": progress.state,
         "tiles": [asdict(tile) for tile in tiles],
-        "clients": clients_view(folder, recorded_names(resolved_section)),
+        "captions": progress.captions(),
+        "epsilon_so_far": _gauge(progress),
+        "clients": clients_view(folder, recorded_names(resolved_section), facts),
     }
+
+
+def _gauge(progress: RunProgress) -> dict[str, Any] | None:
+    """Shows the budget of a run; None where nobody is protected, or the run keeps no budget."""
+    facts = progress.facts
+    if protects_nobody(facts.privacy.get("unit")) or facts.variant == "published":
+        return None
+    return progress.budget.to_dict()
 
 
 def _plain(value: Any) -> Any:
@@ -241,9 +266,9 @@ def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:
     except (DpflError, AttributeError, TypeError):
         pass
     size = member.get("size") if isinstance(member, dict) else None
-    keys = ("proven", "limit", "spent", "accountant", "at")
-    node = {"name": name, "size": size, "away": None, "guarantee": guarantee.to_dict()}
-    return node | {key: statement.get(key) for key in keys}
+    budget = BudgetView.of(statement.get("proven"), statement.get("limit"), guarantee)
+    node = {"name": name, "size": size, "away": None, "budget": budget.to_dict()}
+    return node | {key: statement.get(key) for key in ("proven", "limit", "at")}
 
 
 def _reason(name: str, notes: Sequence[str]) -> str:

@@ -36,9 +36,9 @@ def write(folder: Path, record: dict[str, Any]) -> Path:
 def test_a_record_that_was_changed_is_not_the_one_that_debits_name(tmp_path: Path) -> None:
     sealed = RECORD | {"run": {"id": record_id(RECORD), **RECORD["run"]}}
     assert read_sealed_record(write(tmp_path, sealed)) == sealed
-    with pytest.raises(DpflError, match="not as its run wrote it"):
+    with pytest.raises(DpflError, match="has changed since its run wrote it"):
         read_sealed_record(write(tmp_path, sealed | {"resolved": {"seed": 2}}))
-    with pytest.raises(DpflError, match="not sealed"):
+    with pytest.raises(DpflError, match="did not seal"):
         read_sealed_record(write(tmp_path, sealed | {"run": {"id": record_id(RECORD)}}))
 
 

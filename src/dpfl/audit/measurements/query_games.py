@@ -186,7 +186,7 @@ def one_slope(
     assert release is not None
     rate = release.sampling.expected_size(1)
     if not 0 < rate <= 1:
-        raise DpflError("A slope is played where samples are drawn at a rate.")
+        raise DpflError("The audit of a slope needs samples that are drawn at a rate.")
     game = _slope(replace(release, sampling=All(), divide_by_drawn=False))
     game = replace(game, test_bed=game.test_bed.protecting(algorithm))
     silent = replace(

@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpfl.bad_values import is_number, refuse_unknown_options, require_whole
+from dpfl.bad_values import (
+    refuse_unknown_options,
+    require_share,
+    require_whole,
+    wrong_value,
+)
 from dpfl.data.special_names import ROLES, TABLE_WORDS
 from dpfl.data.tables.label import LabelColumn
 from dpfl.data.tables.schema import (
@@ -49,8 +54,8 @@ class DeclaredTestSet:
                 "data.test is { share = 0.2, seed = 0 }, or { file = 'test.csv' }: give one of "
                 "share and file."
             )
-        if self.share is not None and (not is_number(self.share) or not 0 < self.share < 1):
-            raise DpflError(f"data.test.share is {self.share!r}: give a number between 0 and 1.")
+        if self.share is not None:
+            require_share(self.share, "data.test.share")
         require_whole(self.seed, "data.test.seed", least=0)
 
 
@@ -210,7 +215,7 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
 def _of(kind: type[Any], where: str, words: Any, **constants: Any) -> Any:
     """Builds a declaration dataclass from a TOML table."""
     if not isinstance(words, Mapping):
-        raise DpflError(f"{where} is {words!r}: give a table of words and values.")
+        raise wrong_value(words, where, "give a table of keys and values")
     fields = [field for field in dataclasses.fields(kind) if field.name not in constants]
     refuse_unknown_options(where, words, [field.name for field in fields], "key")
     required_keys = (field.name for field in fields if field.default is dataclasses.MISSING)
@@ -221,18 +226,18 @@ def _of(kind: type[Any], where: str, words: Any, **constants: Any) -> Any:
 
 def _column_name(where: str, name: Any) -> str:
     if not isinstance(name, str) or not name:
-        raise DpflError(f"{where} is {name!r}: give the name of a column.")
+        raise wrong_value(name, where, "give the name of a column")
     return name
 
 
 def _list(where: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list | tuple):
-        raise DpflError(f"{where} is {values!r}: give a list.")
+        raise wrong_value(values, where, "give a list")
     return tuple(values)
 
 
 def _texts(where: str, values: Any) -> tuple[str, ...]:
     texts = _list(where, values)
     if not all(isinstance(text, str | int) and not isinstance(text, bool) for text in texts):
-        raise DpflError(f"{where} is {values!r}: give a list of texts.")
+        raise wrong_value(values, where, "give a list of texts")
     return tuple(map(str, texts))

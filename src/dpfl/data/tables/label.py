@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpfl.bad_values import is_number, require_name
+from dpfl.bad_values import is_number, require_choice, require_name
 from dpfl.errors import DpflError
 from dpfl.tasks import Task, from_name
 
@@ -47,8 +47,7 @@ class LabelColumn:
                 f"The task {self.task} cannot have {len(self.columns)} label columns: several are "
                 "for 'labels'."
             )
-        if self.missing not in ("refuse", "drop"):
-            raise DpflError(f"data.label.missing is {self.missing!r}: give 'refuse' or 'drop'.")
+        require_choice(self.missing, "data.label.missing", ("refuse", "drop"))
         self._check_levels()
         self._check_numbers()
 

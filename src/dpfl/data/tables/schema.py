@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
-from dpfl.bad_values import is_number, require_whole
+from dpfl.bad_values import (
+    is_number,
+    require_above,
+    require_bool,
+    require_share,
+    require_whole,
+    wrong_value,
+)
 from dpfl.data.tables.label import LabelColumn, Level, check_levels
 from dpfl.errors import DpflError
 
@@ -68,13 +75,10 @@ class NumericColumn:
                 "lower one first."
             )
         self._check_scale(where)
-        if not isinstance(self.log, bool):
-            raise DpflError(f"{where}.log is {self.log!r}: give true or false.")
+        require_bool(self.log, f"{where}.log")
         if self.missing not in (REFUSE, DROP, INDICATE) and not is_number(self.missing):
-            raise DpflError(
-                f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'indicate' or the "
-                "number to put there."
-            )
+            advice = f"give {REFUSE!r}, {DROP!r}, {INDICATE!r} or the number to put there"
+            raise wrong_value(self.missing, f"{where}.missing", advice)
 
     def _check_scale(self, where: str) -> None:
         if self.scale in (PAID_SCALE, QUARTILES):
@@ -84,10 +88,8 @@ class NumericColumn:
                     "the mean out."
                 )
         elif isinstance(self.scale, str):
-            raise DpflError(
-                f"{where}.scale is {self.scale!r}: give a number above 0, {PAID_SCALE!r} or "
-                f"{QUARTILES!r}."
-            )
+            advice = f"give a number above 0, {PAID_SCALE!r} or {QUARTILES!r}"
+            raise wrong_value(self.scale, f"{where}.scale", advice)
         elif (self.mean is None) != (self.scale is None):
             raise DpflError(
                 f"{where} has one of mean and scale: give both, or none to map the bounds to -1 "
@@ -103,15 +105,10 @@ class NumericColumn:
         if self.bins is not None:
             if self.scale != QUARTILES:
                 raise DpflError(
-                    f"{where} has bins, which are those of scale = {QUARTILES!r}: set it, or leave "
-                    "bins out."
+                    f"{where}.bins is only used with scale = {QUARTILES!r}: set it, or leave bins "
+                    "out."
                 )
-            require_whole(self.bins, f"{where}.bins", least=4)
-            if self.bins > MOST_BINS:
-                raise DpflError(
-                    f"{where}.bins is {self.bins}: give {MOST_BINS} at most, each of which has "
-                    "noise."
-                )
+            require_whole(self.bins, f"{where}.bins", least=4, most=MOST_BINS)
 
     @property
     def has_paid_scale(self) -> bool:
@@ -159,13 +156,10 @@ class CategoricalColumn:
     def __post_init__(self) -> None:
         where = f"data.columns.{self.name}"
         check_levels(where, self.levels)
-        if not isinstance(self.other, bool):
-            raise DpflError(f"{where}.other is {self.other!r}: give true or false.")
+        require_bool(self.other, f"{where}.other")
         if self.missing not in (REFUSE, DROP, *self.all_levels):
-            raise DpflError(
-                f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'missing', 'other' "
-                "with other = true, or a level."
-            )
+            advice = "give 'refuse', 'drop', 'missing', 'other' with other = true, or a level"
+            raise wrong_value(self.missing, f"{where}.missing", advice)
 
     @cached_property
     def all_levels(self) -> tuple[Level, ...]:
@@ -204,14 +198,10 @@ class PaidScales:
             raise DpflError(
                 "data.paid is { noise = 20 } or { share = 0.1 }: give one of noise and share."
             )
-        if self.noise is not None and (not is_number(self.noise) or self.noise <= 0):
-            raise DpflError(
-                f"data.paid.noise is {self.noise!r}: give a noise multiplier above 0, such as 20."
-            )
-        if self.share is not None and (not is_number(self.share) or not 0 < self.share < 1):
-            raise DpflError(
-                f"data.paid.share is {self.share!r}: give a share of epsilon between 0 and 1."
-            )
+        if self.noise is not None:
+            require_above(self.noise, "data.paid.noise", bound=0)
+        if self.share is not None:
+            require_share(self.share, "data.paid.share", "a share of epsilon")
 
 
 @dataclass(frozen=True)

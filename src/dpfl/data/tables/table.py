@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpfl.bad_values import require_share
 from dpfl.data.tables.cells import Array
 from dpfl.data.tables.rows import EncodedRows, RowReader
 from dpfl.data.tables.schema import Schema
@@ -67,11 +68,7 @@ class Table:
         Raises:
             DpflError: A part would be empty.
         """
-        if not 0 < share < 1:
-            raise DpflError(
-                f"data.test.share is {share!r}: give the share of persons or rows to test on, "
-                "between 0 and 1."
-            )
+        require_share(share, "data.test.share", "the share of persons or rows to test on,")
         public = self.rows.draw < share
         if public.all() or not public.any():
             raise DpflError(

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
-from dpfl.bad_values import suggest
+from dpfl.bad_values import suggest, wrong_value
 from dpfl.data.special_names import TABLES
 from dpfl.errors import DpflError
 
@@ -51,18 +51,14 @@ class TextFormat:
         if self.delimiter is not None and (
             not isinstance(self.delimiter, str) or len(self.delimiter) != 1
         ):
-            raise DpflError(
-                f"data.delimiter is {self.delimiter!r}: give one character, such as ';'."
-            )
+            raise wrong_value(self.delimiter, "data.delimiter", "give one character, such as ';'")
         if self.decimal not in (".", ","):
-            raise DpflError(f"data.decimal is {self.decimal!r}: give '.' or ','.")
+            raise wrong_value(self.decimal, "data.decimal", "give '.' or ','")
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError):
-            raise DpflError(
-                f"data.encoding is {self.encoding!r}: give a known one, such as 'utf-8' or "
-                "'latin-1'."
-            ) from None
+            advice = "give a known one, such as 'utf-8' or 'latin-1'"
+            raise wrong_value(self.encoding, "data.encoding", advice) from None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpfl import models
+from dpfl.bad_values import wrong_value
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import feature_map
@@ -219,9 +220,8 @@ def _server(policy: NodePolicy) -> str:
     address = policy.server.address
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise DpflError(
-            f"server.address is {address!r}: give a host and a port, such as fl.example.org:9092."
-        )
+        advice = "give a host and a port, such as fl.example.org:9092"
+        raise wrong_value(address, "server.address", advice)
     authority = policy.folder / Path(policy.server.ca).expanduser()
     if not authority.is_file():
         raise DpflError(

@@ -168,9 +168,9 @@ class ClientLedgers:
             whose = next((whose for whose, data in claims if ledger.counts_data(data)), None)
         if whose:
             raise DpflError(
-                f"The ledger {path} counts the data of {whose}: what it holds was spent. Call that "
-                f"client {path.stem} "
-                "(data.names), or keep other ledgers for this run (privacy.ledger)."
+                f"The ledger {path} counts the data of {whose}: what it holds was spent. Name that "
+                f"client {path.stem} (data.names), or use another ledger folder for this run "
+                "(privacy.ledger)."
             )
 
     def spending(self) -> list[dict[Event, int]]:

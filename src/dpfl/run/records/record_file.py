@@ -86,12 +86,12 @@ def read_sealed_record(path: Path) -> dict[str, Any]:
     content = _read(path)
     if "nonce" not in content.get("run", {}):
         raise DpflError(
-            f"The run in {path.parent} is of an older version, whose record is not sealed: it "
-            "cannot be certified."
+            f"The run in {path.parent} was made by an older version, which did not seal its "
+            "record: it cannot be certified."
         )
     if record_id(content) != content.get("run", {}).get("id"):
         raise DpflError(
-            f"{path} is not as its run wrote it: the run's debits are under another record; "
+            f"{path} has changed since its run wrote it: the debits name another record; "
             "restore it from a copy."
         )
     return read_record(path)

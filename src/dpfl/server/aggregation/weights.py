@@ -95,8 +95,8 @@ def compute_weights(
         )
     if not 0 < weights.usual(declared_sizes) <= 1:
         raise DpflError(
-            f"The usual weight of {type(weights).__name__} must lie above 0 and at most at 1: it "
-            "is divided by."
+            f"The usual weight of {type(weights).__name__} must be above 0 and at most 1: sums "
+            "are divided by it."
         )
     return each
 

@@ -249,8 +249,7 @@ def choose_steps(policy: StepPolicy, context: StepContext) -> int:
     total_steps = policy.total(context.round + 1) - policy.total(context.round)
     if not policy.adaptive and tau != total_steps:
         raise DpflError(
-            f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be "
-            f"{total_steps}; "
-            "steps that follow from the run are adaptive."
+            f"{type(policy).__name__} returned {tau} steps, but its total() announced "
+            f"{total_steps}. Declare steps that depend on the run as adaptive."
         )
     return int(tau)

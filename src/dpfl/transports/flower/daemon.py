@@ -82,7 +82,7 @@ def prepare_supernode(policy: NodePolicy) -> FlowerProcess:
     authority, key = policy.folder / policy.server.ca, policy.folder / policy.server.key
     if not key.exists():
         raise DpflError(
-            f"There is no key {key} for Flower to let this node in by; `dpfl node init` makes one."
+            f"There is no key {key}, by which Flower admits this node; `dpfl node init` makes one."
         )
     trusting(authority)
     return supernode(policy.folder / "supernode", policy.server.address, authority, key)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from dpfl.bad_values import wrong_value
 from dpfl.errors import DpflError
 from dpfl.protocol import keys
 from dpfl.transports.flower.flower_messages import LIFE_SECONDS
@@ -107,9 +108,8 @@ def carry_messages(
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise DpflError(
-            f"server.address is {address!r}: give a host and a port, such as 0.0.0.0:9092."
-        )
+        advice = "give a host and a port, such as 0.0.0.0:9092"
+        raise wrong_value(address, "server.address", advice)
     tls_files = ServerKeys(folder)
     if not tls_files.certificate.exists():
         raise DpflError(f"There is no server in {folder}; make one with: dpfl server init {folder}")

@@ -57,11 +57,6 @@ export async function post(address, body) {
 
 export const link = (page, parameters) => `${page}?${new URLSearchParams(parameters)}`;
 
-// Upper bounds are rounded up and lower bounds down.
-export const up = (value, digits = 4) => (Math.ceil(value * 10 ** digits - 1e-9) / 10 ** digits).toFixed(digits);
-export const down = (value, digits = 4) => (Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits);
-export const epsilon = (value, digits = 4) =>
-  value === null || value === undefined ? "–" : typeof value === "number" ? up(value, digits) : String(value);
 export const short = (value) => (typeof value === "number" ? String(Number(value.toPrecision(3))) : String(value ?? "–"));
 export const whole = (value) => Math.round(value).toLocaleString("en");
 export const measured = (name, value) =>
@@ -95,28 +90,24 @@ export const verdict = (run) => run.verdict && box(run.verdict.level, run.verdic
 export const tile = ({ kind, title, text, note }) => h("div", { class: `tile ${kind}` }, h("span", { class: "kind" }, title), h("strong", {}, text), h("span", {}, note));
 
 // Epsilon against its limit: a bar, and the same with unit and delta, in the words of the server.
-export function meter({ value, most, guarantee, proven, large, what }) {
-  const { level, scope, no_figure: word } = guarantee;
-  if (typeof value !== "number")
-    return h("div", { class: large ? "meter large" : "meter" }, h(large ? "strong" : "span", { class: level === "nothing" ? "wrong" : "soft" }, word));
-  const share = most ? value / most : null;
-  const fill = h("div", { class: `fill${share > 1 ? " over" : ""}` });
-  fill.style.width = `${Math.min(100, 100 * (share ?? 0))}%`;
-  const text = `${up(value)}${most ? ` of ${most}` : ""}`;
+export function meter(budget, { large, what } = {}) {
+  const { figure, limit, percent, level, scope, note } = budget;
+  if (!budget.is_figure)
+    return h("div", { class: large ? "meter large" : "meter" }, h(large ? "strong" : "span", { class: level === "nothing" ? "wrong" : "soft" }, figure));
+  const fill = h("div", { class: `fill${budget.is_over ? " over" : ""}` });
+  fill.style.width = `${percent}%`;
+  const text = `${figure}${limit ? ` of ${limit}` : ""}`;
   const name = `epsilon ${what || "used"}: ${text}, ${scope}`;
-  const bar = most && h("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": "0",
-    "aria-valuemax": String(most), "aria-valuenow": String(Math.min(value, most)) }, fill);
+  const bar = limit && h("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": "0",
+    "aria-valuemax": "100", "aria-valuenow": String(percent), "aria-valuetext": text }, fill);
   if (!large) return h("div", { class: "meter small", title: name }, h("span", {}, text), bar);
-  return h("div", { class: "meter large" }, h("div", {}, h("strong", {}, up(value)), h("span", { class: "of" },
-    most ? ` of ${most} allowed` : " used, without a limit")), bar,
-    h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${scope})`,
-      typeof proven === "number" && proven > value ? `; proven ${up(proven)}, fixed in advance` : ""));
+  return h("div", { class: "meter large" }, h("div", {}, h("strong", {}, figure), h("span", { class: "of" },
+    limit ? ` of ${limit} allowed` : " used, without a limit")), bar,
+    h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${scope})`, note && `; ${note}`));
 }
 
-// During a run epsilon is a coarse upper bound, which may exceed a limit that the run keeps. A published system keeps none.
-export function soFar(line, value) {
-  return typeof value === "number" && line.state !== "finished" && line.variant !== "published" ? Math.min(value, line.budget.epsilon || Infinity) : value;
-}
+// The budget of one account; the statement may name all clients together.
+export const budgetOf = (run, owner) => run.budgets[owner] ?? run.budgets["every client"];
 
 // The proven epsilon of a run in a list.
 export const proven = ({ level, short: text }) => h("span", { class: { proven: "good", nothing: "wrong", running: "soft" }[level] }, text);

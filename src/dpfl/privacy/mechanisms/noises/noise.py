@@ -69,9 +69,8 @@ def check_stddev(stddev: float) -> None:
     """
     if not MIN_STDDEV <= stddev <= MAX_STDDEV:
         raise DpflError(
-            f"Noise of deviation {stddev:g} does not fit into float32, which would round it "
-            "away; choose a clip and a noise "
-            "whose product lies between 1e-30 and 1e30."
+            f"Noise with standard deviation {stddev:g} is too small or too large for float32; "
+            "choose a clip and a noise whose product lies between 1e-30 and 1e30."
         )
 
 

@@ -1,4 +1,4 @@
-import { badge, begin, box, down, get, h, link, meter, post, proven, show, statementTable, table, verdict, whole } from "../dom.js";
+import { badge, begin, box, budgetOf, get, h, link, meter, post, proven, show, statementTable, table, verdict, whole } from "../dom.js";
 import { nodes } from "../nodes.js";
 
 export default async function start(page, query) {
@@ -55,11 +55,9 @@ function certificate(name, run, root) {
 function accounts(name, run, ledgers, owner) {
   if (ledgers.elsewhere) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, `The ledgers of this run are in ${ledgers.elsewhere}, outside this folder. Read them with: dpfl ledger show`)];
   if (!ledgers.owners.length) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, "This run adds no noise, so it has no accounts.")];
-  const spent = run.statement.per_client || {};
   const rows = ledgers.owners.map((one) => {
-    const figure = spent[one] ?? spent["every client"], limit = run.limits[one] ?? run.limits["every client"];
-    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "open" : meter({ value: figure, most: limit, guarantee: run.line.guarantee, what: "proven" }),
-      typeof figure === "number" && limit ? down(Math.max(0, limit - figure)) : "–"];
+    const budget = budgetOf(run, one);
+    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), budget ? meter(budget, { what: "proven" }) : "open", budget ? budget.remaining : "–"];
   });
   return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Proven epsilon and limit" }, { text: "Remaining", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
 }
@@ -70,8 +68,8 @@ async function account(body, name, owner) {
   let found;
   try { found = await get(link("/api/ledger", { name, owner })); } catch (error) { show(place, box("nothing", "This ledger cannot be read", error.message)); return; }
   const time = (at) => new Date(1000 * at).toISOString().slice(0, 19).replace("T", " ");
-  show(place, h("h2", {}, `Account of ${found.owner}`), h("div", { class: "card" }, meter({ value: found.spent, most: found.limit, guarantee: found.guarantee, proven: found.proven, large: true, what: "spent" }),
-    h("p", { class: "soft small" }, found.limit === null ? "This ledger has no limit. Set one with: dpfl ledger limit" : `${down(found.left)} remaining. Neighbours: ${found.neighbours}. Accountant: ${found.accountant}. Each row contains the hash of the row before it; all hashes were checked.`)),
+  show(place, h("h2", {}, `Account of ${found.owner}`), h("div", { class: "card" }, meter(found.budget, { large: true, what: "spent" }),
+    h("p", { class: "soft small" }, found.limit === null ? "This ledger has no limit. Set one with: dpfl ledger limit" : `${found.budget.remaining} remaining. Neighbours: ${found.neighbours}. Accountant: ${found.accountant}. Each row contains the hash of the row before it; all hashes were checked.`)),
     h("br"), table([{ text: "Release" }, { text: "Count", number: true }], found.releases.map((one) => [one.kind, whole(one.count)]), { label: "Releases" }),
     h("details", {}, h("summary", {}, `${whole(found.debits)} debits by ${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}, latest first`),
       table([{ text: "At (UTC)" }, { text: "Run" }, { text: "Release" }, { text: "Count", number: true }], found.last.map((one) => [time(one.at), one.run.slice(0, 12), one.kind, whole(one.count)]), { label: "Debits" })));

@@ -1,5 +1,5 @@
 import { chart } from "../chart.js";
-import { badge, box, copying, epsilon, get, h, link, meter, post, say, show, soFar, statementTable, table, tile, verdict, when, whole } from "../dom.js";
+import { badge, box, budgetOf, copying, get, h, link, meter, post, say, show, statementTable, table, tile, verdict, when, whole } from "../dom.js";
 import { nodes } from "../nodes.js";
 
 const MOST = 4000;
@@ -44,15 +44,9 @@ export default async function start(page, query) {
     show(parts.times, h("p", { class: "soft small" }, `Started ${when(run.line.started)}${state === "finished" && run.line.ended ? `, ended ${when(run.line.ended)}` : ""}.`));
   }
 
-  function used() {
-    const last = run.rows.epsilon.findLast((value) => value !== null) ?? null;
-    return state === "finished" ? run.line.epsilon ?? last : soFar(run.line, last);
-  }
-
   function top() {
-    const stated = run.statement, open = stated.unit !== "none" && line.variant !== "published";
-    const gauge = open && h("div", { class: "card" }, h("h3", { class: "small soft" }, "Privacy budget"), meter({ value: used(), most: run.line.budget.epsilon,
-      guarantee: run.line.guarantee, proven: stated.proven, large: true }));
+    const budget = run.epsilon_so_far;
+    const gauge = budget && h("div", { class: "card" }, h("h3", { class: "small soft" }, "Privacy budget"), meter(budget, { large: true }));
     show(parts.top, run.warnings.map((warning) => box("warn", "Warning", warning)), verdict(run), gauge);
   }
 
@@ -61,44 +55,37 @@ export default async function start(page, query) {
   }
 
   function curves() {
-    const rows = run.rows, percent = run.line.headline === "accuracy" ? 100 : 1;
+    const rows = run.rows, percent = run.line.headline === "accuracy" ? 100 : 1, most = run.line.budget.epsilon;
     const values = rows.round.map((_, number) => { const value = rows.headline[number] ?? rows.accuracy[number]; return value === null ? null : value * percent; });
-    const known = values.filter((value) => value !== null), now = { finished: "at the end", stopped: "when it was stopped" }[state] || "now";
-    const best = known.reduce((a, b) => (run.line.less_is_better ? Math.min(a, b) : Math.max(a, b)), known[0]);
-    put("headline", known.length > 0, { x: rows.round, lines: [{ label: headline, y: values }] }, () => `${known.at(-1).toFixed(percent === 100 ? 2 : 4)}${percent === 100 ? " %" : ""} ${now}, at best ${best.toFixed(percent === 100 ? 2 : 4)}. If the curve is still ${run.line.less_is_better ? "falling" : "rising"}, a larger budget would help.`);
-    const losses = rows.loss.filter((value) => value !== null);
-    put("loss", losses.length > 0, { x: rows.round, lines: [{ label: "loss", y: rows.loss, colour: "--c2" }] }, () => `${losses.at(-1).toFixed(3)} ${now}. If it grows while the accuracy stays the same, the learning rate is too high.`);
-    const spent = rows.epsilon.filter((value) => value !== null), most = run.line.budget.epsilon;
+    put("headline", { x: rows.round, lines: [{ label: headline, y: values }] });
+    put("loss", { x: rows.round, lines: [{ label: "loss", y: rows.loss, colour: "--c2" }] });
     const lines = [{ label: "used, an upper bound", y: rows.epsilon, colour: "--proven" }];
     if (most) lines.push({ label: "allowed", y: rows.round.map(() => most), colour: "--bad" });
-    put("epsilon", spent.length > 0, { x: rows.round, lines }, () => `${epsilon(used())} ${most ? `of ${most} allowed` : "so far"} (${run.line.guarantee.scope}). Every release is in a ledger before it leaves a client.`);
-    put("tau", rows.round.length > 0, { x: rows.round, lines: [{ label: "tau", y: rows.steps, colour: "--c5", steps: true }], range: (_, low, high) => [0, Math.max(high, 1) * 1.1] },
-      () => `${whole(rows.steps.at(-1))} in the last round. ${run.statement.unit === "none" ? "A round costs the same bytes, however many steps it has" : "Each step costs privacy, and each round costs bytes"}.`);
+    put("epsilon", { x: rows.round, lines });
+    put("tau", { x: rows.round, lines: [{ label: "tau", y: rows.steps, colour: "--c5", steps: true }], range: (_, low, high) => [0, Math.max(high, 1) * 1.1] });
     const ratio = run.signal.ratio;
-    put("signal", ratio.length > 0, { x: run.signal.round, lines: [{ label: "step over noise", y: ratio, colour: "--c6" }, { label: "noise alone", y: ratio.map(() => 1), colour: "--c8" }] },
-      () => `The last step is ${ratio.at(-1).toPrecision(3)} times as long as its noise alone. A step that is no longer than its noise carries no information by itself.`);
+    put("signal", { x: run.signal.round, lines: [{ label: "step over noise", y: ratio, colour: "--c6" }, { label: "noise alone", y: ratio.map(() => 1), colour: "--c8" }] });
   }
 
-  function put(which, there, data, sentence) {
-    charts[which].element.hidden = !there;
-    if (there) { charts[which].say(sentence()); charts[which].set(data); }
+  // A chart with its caption in the words of the server, which has none where there is nothing to see.
+  function put(which, data) {
+    const caption = run.captions[which];
+    charts[which].element.hidden = !caption;
+    if (caption) { charts[which].say(caption); charts[which].set(data); }
   }
 
   function clients() {
-    const { accounts, lost, more } = run.clients, spent = run.statement.per_client || {};
-    if (!accounts.length) { show(parts.clients, h("p", { class: "soft" }, run.statement.unit === "none" ? "This run adds no noise, so it has no accounts." : "No round has ended yet.")); return; }
-    const missed = {}, ended = state === "finished";
-    for (const line of lost) { const found = /^round (\d+), client (\d+): (.*)$/s.exec(line); if (found) missed[found[2]] = `${found[3]} (round ${found[1]})`; }
-    const rows = accounts.map((one, number) => {
-      const figure = spent[one.name] ?? spent["every client"];
-      const now = missed[number] ? h("span", { class: "wrong" }, missed[number]) : one.remaining === 0 && (!ended || run.line.stopped_by === "epsilon") ? h("span", { class: "soft" }, "budget spent")
-        : h("span", { class: "good" }, ended ? "took part" : "takes part");
-      return [one.name, now, whole(one.paid), ...(ended ? [] : [one.remaining > 1e8 ? "no limit" : whole(one.remaining)]),
-        figure === undefined ? "at the end" : meter({ value: figure, most: run.limits[one.name] ?? run.limits["every client"], guarantee: run.line.guarantee, what: "proven" })];
+    const { accounts, lost, more, none } = run.clients;
+    if (!accounts.length) { show(parts.clients, h("p", { class: "soft" }, none)); return; }
+    const ended = state === "finished";
+    const rows = accounts.map((one) => {
+      const budget = budgetOf(run, one.name);
+      return [one.name, h("span", { class: one.level }, one.state), one.releases, ...(ended ? [] : [one.remaining]), budget ? meter(budget, { what: "proven" }) : "at the end"];
     });
     const heads = [{ text: "Account" }, { text: "State" }, { text: "Releases", number: true }, ...(ended ? [] : [{ text: "Remaining", number: true }]), { text: "Proven epsilon and limit" }];
+    const replies = lost.map(({ round, client, reason }) => (round === null ? reason : `round ${round}, ${client}: ${reason}`));
     show(parts.clients, table(heads, rows, { label: "Accounts" }), more > 0 && h("p", { class: "soft" }, `and ${whole(more)} more`),
-      lost.length > 0 && h("details", {}, h("summary", {}, `${lost.length} replies were refused or lost`), h("pre", { tabindex: "0" }, lost.join("\n"))));
+      lost.length > 0 && h("details", {}, h("summary", {}, `${lost.length} replies were refused or lost`), h("pre", { tabindex: "0" }, replies.join("\n"))));
   }
 
   function rest() {
@@ -116,6 +103,8 @@ export default async function start(page, query) {
     for (const column of Object.keys(run.rows)) run.rows[column].push(...event.rows[column]);
     if (run.rows.round.length > MOST) for (const column of Object.keys(run.rows)) run.rows[column] = run.rows[column].filter((_, number) => number % 2 || number > MOST - 50);
     run.clients = event.clients;
+    run.epsilon_so_far = event.epsilon_so_far;
+    Object.assign(run.captions, event.captions);
     run.tiles = [...event.tiles, ...run.tiles.slice(event.tiles.length)];
     state = event.state;
     buttons(); top(); tiles(); curves(); clients();

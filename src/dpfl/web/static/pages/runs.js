@@ -1,4 +1,4 @@
-import { ago, badge, begin, box as notice, get, h, link, measured, meter, proven, show, soFar, whole } from "../dom.js";
+import { ago, badge, begin, box as notice, get, h, link, measured, meter, proven, show, whole } from "../dom.js";
 
 const STATES = ["all", "running", "paused", "stopped", "finished", "unreadable"];
 const HEADS = [["Run", "name"], ["State", "state"], ["Measured", "measured"], ["Epsilon used", "epsilon"],
@@ -67,7 +67,7 @@ export default async function start(page) {
       : h("a", { class: "name", href: link("/run", { name: run.name }) }, run.name);
     const rounds = `${whole(run.rounds || 0)}${run.budget.rounds ? ` of ${whole(run.budget.rounds)}` : ""}`;
     const used = run.guarantee.level === "nothing" ? h("span", { class: "soft" }, "–")
-      : meter({ value: soFar(run, run.epsilon), most: run.budget.epsilon, guarantee: run.guarantee });
+      : meter(run.epsilon_so_far);
     return h("tr", {}, h("td", { class: "check" }, box), h("td", {}, name, h("div", { class: "soft small" }, what)), h("td", {}, badge(run.state)),
       h("td", { "data-label": run.headline }, measured(run.headline, run.measured)), h("td", { "data-label": "epsilon used" }, used),
       h("td", { "data-label": "proven" }, proven(run.guarantee)), h("td", { "data-label": "rounds" }, rounds), h("td", { "data-label": "started", title: run.started }, ago(run.started)));
