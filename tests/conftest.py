@@ -9,12 +9,11 @@ import shutil
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +25,7 @@ from dpfl.privacy import Ledger
 from dpfl.run.flat_options import group_flat_options
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
+from tests.waits import PATIENCE, Clock, Ticking, wait_until  # noqa: F401
 
 # The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default
 # looks for new ones.
@@ -43,48 +43,6 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 torch.set_num_threads(1)
 
 MODEL = dpfl.models.mlp(hidden=16)
-
-PATIENCE = 600.0
-"""Seconds after which a test takes a wait for a hang. A machine that is merely slow stays far below
-them.
-"""
-
-T = TypeVar("T")
-
-
-def wait_until(condition: Callable[[], T]) -> T:
-    """Returns what the condition says, soon after that is true. It asks less and less often: many
-    conditions ask another process, and would keep it busy.
-    """
-    end, nap = time.monotonic() + PATIENCE, 0.01
-    while not (answer := condition()):
-        assert time.monotonic() < end, f"it was not true within {PATIENCE:g} s"
-        time.sleep(nap)
-        nap = min(0.25, 1.2 * nap)
-    return answer
-
-
-class Clock:
-    """Stands in for the module `time`. Its time passes when somebody sleeps, and at no other
-    moment.
-    """
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-class Ticking(Clock):
-    """Every look at this clock takes a second."""
-
-    def monotonic(self) -> float:
-        self.now += 1.0
-        return self.now
 
 
 def pytest_collection_finish() -> None:
