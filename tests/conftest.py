@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from _pytest.assertion import assertstate_key, rewrite
 from hypothesis import settings
 
 import dpfl
@@ -45,9 +46,50 @@ torch.set_num_threads(1)
 MODEL = dpfl.models.mlp(hidden=16)
 
 
-def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: collections of garbage need not look through them."""
-    gc.freeze()
+def pytest_configure(config: pytest.Config) -> None:
+    """Rewrites the assertions of all tests once, before each worker would."""
+    if sys.dont_write_bytecode or not getattr(config.option, "numprocesses", None):
+        return
+    tests = Path(__file__).parent
+    for file in (*tests.rglob("test_*.py"), *tests.rglob("conftest.py")):
+        kept = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
+        if not kept.exists() or kept.stat().st_mtime < file.stat().st_mtime:
+            kept.parent.mkdir(exist_ok=True)
+            about, code = rewrite._rewrite_test(file, config)
+            rewrite._write_pyc(config.stash[assertstate_key], code, about, kept)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deals tests to workers by file, so that what a file makes once is made in one of them."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Files(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if group == nodeid else group
+
+    config.option.loadscopereorder = False
+    return Files(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups come first where there are workers: they wait for processes for longest."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests stay until the end: collections of garbage need not look through them, nor
+    through what there is of them so far.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
