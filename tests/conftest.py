@@ -9,15 +9,15 @@ import shutil
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
+from _pytest.assertion import assertstate_key, rewrite
 from hypothesis import settings
 
 import dpfl
@@ -26,6 +26,7 @@ from dpfl.privacy import Ledger
 from dpfl.run.flat_options import group_flat_options
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
+from tests.waits import PATIENCE, Clock, Ticking, wait_until  # noqa: F401
 
 # The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default
 # looks for new ones.
@@ -44,52 +45,51 @@ torch.set_num_threads(1)
 
 MODEL = dpfl.models.mlp(hidden=16)
 
-PATIENCE = 600.0
-"""Seconds after which a test takes a wait for a hang. A machine that is merely slow stays far below
-them.
-"""
 
-T = TypeVar("T")
+def pytest_configure(config: pytest.Config) -> None:
+    """Rewrites the assertions of all tests once, before each worker would."""
+    if sys.dont_write_bytecode or not getattr(config.option, "numprocesses", None):
+        return
+    tests = Path(__file__).parent
+    for file in (*tests.rglob("test_*.py"), *tests.rglob("conftest.py")):
+        kept = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
+        if not kept.exists() or kept.stat().st_mtime < file.stat().st_mtime:
+            kept.parent.mkdir(exist_ok=True)
+            about, code = rewrite._rewrite_test(file, config)
+            rewrite._write_pyc(config.stash[assertstate_key], code, about, kept)
 
 
-def wait_until(condition: Callable[[], T]) -> T:
-    """Returns what the condition says, soon after that is true. It asks less and less often: many
-    conditions ask another process, and would keep it busy.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deals tests to workers by file, so that what a file makes once is made in one of them."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Files(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if group == nodeid else group
+
+    config.option.loadscopereorder = False
+    return Files(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups come first where there are workers: they wait for processes for longest."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests stay until the end: collections of garbage need not look through them, nor
+    through what there is of them so far.
     """
-    end, nap = time.monotonic() + PATIENCE, 0.01
-    while not (answer := condition()):
-        assert time.monotonic() < end, f"it was not true within {PATIENCE:g} s"
-        time.sleep(nap)
-        nap = min(0.25, 1.2 * nap)
-    return answer
-
-
-class Clock:
-    """Stands in for the module `time`. Its time passes when somebody sleeps, and at no other
-    moment.
-    """
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-class Ticking(Clock):
-    """Every look at this clock takes a second."""
-
-    def monotonic(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
-def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: collections of garbage need not look through them."""
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache

@@ -20,7 +20,7 @@ from pathlib import Path
 from dpfl.transports.flower import flower_messages, host
 from dpfl.transports.flower.parent import end_with_parent
 from dpfl.transports.flower.processes import supernode
-from tests.conftest import wait_until
+from tests.waits import wait_until
 
 MOST = 5 << 20
 

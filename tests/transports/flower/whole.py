@@ -41,6 +41,11 @@ SECURE = BASE | {
     "budget": BASE["budget"] | {"rounds": 4},
 }
 
+IN_MEMORY = ":flwr-in-memory:"
+"""Flower's name of a SuperLink's state that is in no file. The federation of `conftest.py` has its
+state in a file, and restarts its SuperLink.
+"""
+
 
 class Whole:
     """A SuperLink and three nodes; every run has a post of its own."""
@@ -57,7 +62,11 @@ class Whole:
         )
         self.processes = until.enter_context(run_federation(folder, lines))
         self.keys, (host, _, port) = ServerKeys(folder / "server"), address.rpartition(":")
-        self.link = until.enter_context(superlink(folder / "server", host, int(port), self.keys))
+        link = superlink(folder / "server", host, int(port), self.keys)
+        link.arguments = [
+            IN_MEMORY if word.endswith(".sqlite") else word for word in link.arguments
+        ]
+        self.link = until.enter_context(link)
         nodes = {name: NodeKeys.parse(name, line) for name, line in lines.items()}
         for name, node in nodes.items():
             register(self.link.address, self.keys.authority, node.carrier, name)
