@@ -29,15 +29,15 @@ class Loopback:
     def nodes(self) -> list[str]:
         return list(self.services)
 
-    def send(self, address: str, letter: bytes) -> str:
-        self.sent.append((address, str(len(self.sent)), letter))
+    def send(self, address: str, message: bytes) -> str:
+        self.sent.append((address, str(len(self.sent)), message))
         return self.sent[-1][1]
 
     def receive(self, seconds: float) -> list[Delivery]:
         waiting, self.sent = self.sent, []
         return [
-            Delivery(address, ticket, self.services[address].answer(letter))
-            for address, ticket, letter in waiting
+            Delivery(address, request_id, self.services[address].answer(message))
+            for address, request_id, message in waiting
         ]
 
     def close(self) -> None: ...

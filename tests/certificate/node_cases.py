@@ -28,10 +28,10 @@ NAMES = ("node-0", "node-1", "node-2")
 
 def serve(root: Path, said: dict[str, Any] = BASE, **changed: Any) -> None:
     """A run over three nodes, in `run`, with the nodes' folders in `nodes`."""
-    post, terms = federation(root / "nodes", parse(said), **changed)
+    transport, terms = federation(root / "nodes", parse(said), **changed)
     listed = {name: public_key_hex(key) for name, key in terms.nodes.items()}
-    parse(said | {"server": {"nodes": listed}}).serve(post, terms, root / "run")
-    for service in post.services.values():
+    parse(said | {"server": {"nodes": listed}}).serve(transport, terms, root / "run")
+    for service in transport.services.values():
         service.close()
 
 

@@ -209,16 +209,17 @@ def test_a_release_that_a_node_never_made_is_named(tmp_path, key):
     """An order that got lost is in the server's ledger and not in the node's; the node's ledger
     could have lost it as well.
     """
-    post, terms = federation(tmp_path / "nodes", parse(BASE))
-    listed, send = {name: public_key_hex(one) for name, one in terms.nodes.items()}, post.send
+    transport, terms = federation(tmp_path / "nodes", parse(BASE))
+    listed, send = {name: public_key_hex(one) for name, one in terms.nodes.items()}, transport.send
 
-    def lose(address: str, letter: bytes) -> str:
+    def lose(address: str, message: bytes) -> str:
         return send(
-            "node-0" if address == "node-2" and b'"order":"1/train"' in letter else address, letter
+            "node-0" if address == "node-2" and b'"order":"1/train"' in message else address,
+            message,
         )
 
-    post.send = lose  # type: ignore[method-assign]
-    parse(BASE | {"server": {"nodes": listed}}).serve(post, terms, tmp_path / "run")
+    transport.send = lose  # type: ignore[method-assign]
+    parse(BASE | {"server": {"nodes": listed}}).serve(transport, terms, tmp_path / "run")
     write_certificate(tmp_path / "run", key)
     (finding,) = Case(tmp_path, False).findings()
     assert "node-2 counts 2 x" in finding

@@ -71,12 +71,12 @@ def test_one_unit_moves_an_answer_by_its_bound_at_most(
     rows, persons = torch.arange(IMAGES), torch.arange(IMAGES) // 3
     outcomes = outcomes_of(workspace)
     x[7] = value
-    surveys = (
+    queries = (
         MetricQuery(1.0, 2, 0, 4.0, 0.0),
         MeanQuery(1.0),
         ColumnQuery(1.0, FEATURES, (0, 1, 2), ((6, 10), (7, 3))),
     )
-    for query in surveys:
+    for query in queries:
         for by, numbers in ((None, rows), (persons, persons)):
             kept = rows[numbers != numbers[7]]
             sums = [

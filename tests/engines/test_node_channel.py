@@ -13,9 +13,9 @@ from tests.engines.wire import Wire, good, round_request
 def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
     sent: list[bytes] = []
 
-    def remembering(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+    def remembering(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
         sent.append(asked)
-        return good(name, asked, letter)
+        return good(name, asked, message)
 
     wired = Wire({"a": remembering, "b": good, "c": good}, lost={"a": 2, "b": 1})
     assert all(reply.update is not None for reply in make(wired).run(round_request()))
@@ -26,9 +26,9 @@ def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
 FIRST: dict[str, bytes] = {}
 
 
-def replayed(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+def replayed(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
     """Its first answer, whatever is asked."""
-    return FIRST.setdefault(name, good(name, asked, letter))
+    return FIRST.setdefault(name, good(name, asked, message))
 
 
 def test_an_answer_of_another_round_is_no_answer(make) -> None:

@@ -59,35 +59,35 @@ def test_too_few_end_the_run_with_what_to_do(make) -> None:
 
 
 def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
-    def answer(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
-        client = letter.header["task"]["client"]
+    def answer(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
+        client = message.header["task"]["client"]
         words = {"kind": "reply", "reply": {"client": client, "inside": True}}
         return answered(name, asked, words, {"update": update, **beside})
 
     return answer
 
 
-def garbage(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+def garbage(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
     return b"DPFL2" + b"\xff" * 200
 
 
-def announced(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+def announced(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
     """A signed head that announces 10 GB, and nothing behind it."""
-    honest = good(name, asked, letter)
+    honest = good(name, asked, message)
     body = honest[:-64].replace(b'"shape":[5]', b'"shape":[2500000000]')
     length = int.from_bytes(body[5:9], "little") + len(body) - len(honest[:-64])
     body = body[:5] + length.to_bytes(4, "little") + body[9:]
     return body + KEYS[name].sign(body)
 
 
-def not_finite(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
-    honest = good(name, asked, letter)
+def not_finite(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
+    honest = good(name, asked, message)
     body = honest[: -64 - 4 * SIZE] + np.full(SIZE, np.nan, np.float32).tobytes()
     return body + KEYS[name].sign(body)
 
 
-def of_another(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
-    body = good(name, asked, letter)[:-64]
+def of_another(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
+    body = good(name, asked, message)[:-64]
     return body + Ed25519PrivateKey.generate().sign(body)
 
 
@@ -101,17 +101,19 @@ def of_another(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes
         odd_update(np.ones(SIZE + 1, np.float32)),
         odd_update(np.ones(SIZE, np.float64)),
         odd_update(np.ones((SIZE, 1), np.float32)),
-        lambda name, asked, letter: answered(name, asked, {"kind": "reply"}),
-        lambda name, asked, letter: answered(name, asked, {"kind": "what"}),
-        lambda name, asked, letter: answered(name, asked, {}),
-        lambda name, asked, letter: answered(name, asked, {"kind": ["reply"], "reply": None}),
+        lambda name, asked, message: answered(name, asked, {"kind": "reply"}),
+        lambda name, asked, message: answered(name, asked, {"kind": "what"}),
+        lambda name, asked, message: answered(name, asked, {}),
+        lambda name, asked, message: answered(name, asked, {"kind": ["reply"], "reply": None}),
         odd_update(np.ones(SIZE, np.float32), raw_slope=np.ones(2, np.float32)),
         odd_update(np.ones(SIZE, np.float32), raw_answer=np.ones(SIZE, np.float32)),
-        lambda name, asked, letter: answered(name, asked, {"kind": "refused", "reason": "no-room"}),
-        lambda name, asked, letter: answered(
+        lambda name, asked, message: answered(
+            name, asked, {"kind": "refused", "reason": "no-room"}
+        ),
+        lambda name, asked, message: answered(
             name, asked, {"kind": "reply", "reply": 3}, run="ff" * 16
         ),
-        lambda name, asked, letter: answered(
+        lambda name, asked, message: answered(
             name, asked, {"kind": "reply", "reply": 3}, **{"from": "b"}
         ),
     ],
@@ -124,7 +126,7 @@ def test_an_odd_answer_is_dropped_and_named_and_the_others_stand(make, answer: A
 
 
 def test_a_refusal_is_told_by_our_own_words(make) -> None:
-    def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+    def refusing(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
         return answered(
             name,
             asked,
@@ -138,7 +140,7 @@ def test_a_refusal_is_told_by_our_own_words(make) -> None:
 
 @pytest.mark.parametrize("reason", [[1], {}, None, "what"])
 def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) -> None:
-    def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+    def refusing(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": reason})
 
     assert make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refusal
@@ -163,7 +165,7 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(
             for name, size in lengths.items()
         }
         words = {"kind": "reply", "reply": {"client": 0, "inside": True}}
-        return lambda name, asked, letter: answered(name, asked, words, arrays)
+        return lambda name, asked, message: answered(name, asked, words, arrays)
 
     given = round_request()
     asked = replace(

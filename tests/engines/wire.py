@@ -24,19 +24,19 @@ Answer = Callable[[str, bytes, messages.SignedMessage], bytes | None]
 def answered(
     name: str, asked: bytes, words: dict, arrays: dict | None = None, **changed: object
 ) -> bytes:
-    letter = messages.read(asked, OWNER.public_key(), 1 << 20)
+    message = messages.read(asked, OWNER.public_key(), 1 << 20)
     head = {
-        "run": letter.header["run"],
+        "run": message.header["run"],
         "from": name,
-        "order": letter.header["order"],
+        "order": message.header["order"],
         "answers": messages.digest(asked),
     }
     return messages.write({**head, **words, **changed}, arrays or {}, KEYS[name])
 
 
-def good(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
+def good(name: str, asked: bytes, message: messages.SignedMessage) -> bytes:
     """A node's honest answer: an update of ones, times its place."""
-    task = task_messages.task_from_words(letter.header["task"])
+    task = task_messages.task_from_words(message.header["task"])
     update = torch.full((SIZE,), float(task.client + 1))
     words, arrays = task_messages.reply_to_words(ClientReply(task.client, update))
     return answered(name, asked, {"kind": "reply", "reply": words}, arrays)
@@ -57,23 +57,23 @@ class Wire:
     def nodes(self) -> list[str]:
         return [f"at-{name}" for name in self.nodes_]
 
-    def send(self, address: str, letter: bytes) -> str:
-        name, ticket = address.removeprefix("at-"), str(len(self.seen))
-        head = messages.read(letter, OWNER.public_key(), 1 << 20).header
+    def send(self, address: str, message: bytes) -> str:
+        name, request_id = address.removeprefix("at-"), str(len(self.seen))
+        head = messages.read(message, OWNER.public_key(), 1 << 20).header
         self.seen.append((name, head["kind"]))
         if name in self.silent:
-            return ticket
+            return request_id
         if head["kind"] == "ping":
-            answer: bytes | None = answered(name, letter, {"kind": "pong"})
+            answer: bytes | None = answered(name, message, {"kind": "pong"})
         elif self.lost.get(name, 0):
             self.lost[name] -= 1
             answer = None
         else:
             answer = self.nodes_[name](
-                name, letter, messages.read(letter, OWNER.public_key(), 1 << 20)
+                name, message, messages.read(message, OWNER.public_key(), 1 << 20)
             )
-        self.back.append(Delivery(address, ticket, answer))
-        return ticket
+        self.back.append(Delivery(address, request_id, answer))
+        return request_id
 
     def receive(self, seconds: float) -> list[Delivery]:
         found, self.back = self.back, []

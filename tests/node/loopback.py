@@ -150,18 +150,18 @@ class Asked:
     def open(cls, policy: Path) -> Asked:
         return cls(policy.parent, Service.open(policy))
 
-    def __call__(self, letter: bytes) -> messages.SignedMessage:
+    def __call__(self, message: bytes) -> messages.SignedMessage:
         answer = messages.read(
-            self.service.answer(letter),
+            self.service.answer(message),
             load_private(self.folder / "node.pem").public_key(),
             1 << 24,
         )
-        assert answer.header["answers"] == messages.digest(letter)
+        assert answer.header["answers"] == messages.digest(message)
         assert answer.header["from"] == self.service.policy.name
         return answer
 
-    def refused(self, letter: bytes) -> str:
-        answer = self(letter)
+    def refused(self, message: bytes) -> str:
+        answer = self(message)
         assert answer.header["kind"] == "refused", answer.header
         assert answer.header["sentence"] == SENTENCES[RefusalReason(answer.header["reason"])]
         assert not answer.arrays

@@ -200,6 +200,6 @@ def at(session: str, asked: ClientTask, model: np.ndarray | None = None) -> SumI
     return secure_sum_messages.sum_id_of(asked, session, vector() if model is None else model)
 
 
-def said(letter: SignedMessage) -> str:
+def said(message: SignedMessage) -> str:
     """What an answer is, in a word."""
-    return str(letter.header.get("reason", letter.header["kind"]))
+    return str(message.header.get("reason", message.header["kind"]))

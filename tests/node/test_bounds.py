@@ -103,9 +103,9 @@ def test_a_model_that_is_not_finite_is_refused(
         lying.setattr(
             np, "isfinite", lambda array: np.ones_like(array, bool)
         )  # the server's own check
-        letter = work(TASK, with_entry(3, value))
+        message = work(TASK, with_entry(3, value))
     before = node.rows()
-    assert node.refused(letter) == "not-finite"
+    assert node.refused(message) == "not-finite"
     assert node.rows() == before
 
 

@@ -26,7 +26,7 @@ def die(*_: Any, **__: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _serve(policy: Path, where: str, letter: bytes) -> None:
+def _serve(policy: Path, where: str, message: bytes) -> None:
     """In a process of its own, which ends itself at a place of an order."""
     service = Service.open(policy)
     service.answer(join())
@@ -39,12 +39,12 @@ def _serve(policy: Path, where: str, letter: bytes) -> None:
         os.fsync = die
     elif where == "kept":
         service._state.log.see = die  # type: ignore[method-assign]
-    service.answer(letter)
+    service.answer(message)
 
 
-def killed(policy: Path, where: str, letter: bytes) -> None:
+def killed(policy: Path, where: str, message: bytes) -> None:
     process = multiprocessing.get_context("fork").Process(
-        target=_serve, args=(policy, where, letter)
+        target=_serve, args=(policy, where, message)
     )
     process.start()
     process.join(PATIENCE)
@@ -61,11 +61,11 @@ there, since noise is fresh.
 def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_again(
     tmp_path: Path, where: str
 ) -> None:
-    policy, letter = new_node(tmp_path / "b"), work()
+    policy, message = new_node(tmp_path / "b"), work()
     node = Asked.open(policy)
     node(join())
     node.service.close()
-    killed(policy, where, letter)
+    killed(policy, where, message)
     paid = node.spending()
     assert paid == ({} if where == "begun" else {EVENT: STEPS}), "before anything could leave"
     kept = list((node.folder / "replies").glob("*.letter"))
@@ -73,11 +73,11 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
     again = Asked.open(policy)
     again(join())
     before = kept[0].read_bytes() if kept else b""
-    answer = again.service.answer(letter)
+    answer = again.service.answer(message)
     assert not kept or answer == before
     assert node.spending() == {EVENT: STEPS * PLACES[where]}
     assert not list((node.folder / "replies").glob("*.new"))
-    assert again.service.answer(letter) == answer
+    assert again.service.answer(message) == answer
     assert again(work(round_of(1))).header["kind"] == "reply"
     again.service.close()
 
@@ -85,31 +85,31 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
 def test_with_keyed_randomness_the_same_order_is_the_same_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, letter = new_node(tmp_path / "b", tell={"entropy": "keyed"}), work()
+    policy, message = new_node(tmp_path / "b", tell={"entropy": "keyed"}), work()
     with pytest.raises(DpflError, match="is for tests"):
         Service.open(policy)
     monkeypatch.setenv(SEED, "7")
     node = Asked.open(policy)
     node(join())
     node.service.close()
-    killed(policy, "debited", letter)
+    killed(policy, "debited", message)
     again = Asked.open(policy)
     again(join())
-    assert again(letter).header["kind"] == "reply"
+    assert again(message).header["kind"] == "reply"
     assert again.spending() == {EVENT: STEPS}
     again.service.close()
 
 
 def test_an_order_that_breaks_off_every_time_is_given_up(tmp_path: Path) -> None:
-    policy, letter = new_node(tmp_path / "b"), work()
+    policy, message = new_node(tmp_path / "b"), work()
     node = Asked.open(policy)
     node(join())
     node.service.close()
     for _ in range(3):
-        killed(policy, "debited", letter)
+        killed(policy, "debited", message)
     again = Asked.open(policy)
     again(join())
-    assert again.refused(letter) == "too-many-attempts"
+    assert again.refused(message) == "too-many-attempts"
     assert again.spending() == {EVENT: 3 * STEPS}
     assert again(work(round_of(1))).header["kind"] == "reply"
     again.service.close()

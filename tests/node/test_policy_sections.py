@@ -64,6 +64,6 @@ class TestPolicyFile:
             read(new_node(tmp_path / "wrong", **{section: wrong}))
 
     def test_a_policy_that_was_read_does_not_change(self, tmp_path: Path) -> None:
-        charter = read(new_node(tmp_path / "b"))
+        policy = read(new_node(tmp_path / "b"))
         with pytest.raises(Exception, match="frozen"):
-            charter.allow.most_steps = 10**6  # type: ignore[misc]
+            policy.allow.most_steps = 10**6  # type: ignore[misc]

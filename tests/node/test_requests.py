@@ -24,17 +24,17 @@ def test_an_owner_cannot_order_in_the_run_of_another(opened: Open) -> None:
 
     node = opened(owners={"other": public_key_hex(OTHER.public_key())})
     node(join())
-    for letter in (work(key=OTHER), join(key=OTHER), ask("ask-statement", key=OTHER)):
-        unmoved(node, letter, "wrong-run")
+    for message in (work(key=OTHER), join(key=OTHER), ask("ask-statement", key=OTHER)):
+        unmoved(node, message, "wrong-run")
 
 
 def test_letters_of_a_stranger_or_for_another_node_are_refused(node: Asked) -> None:
     unmoved(node, work(key=OTHER), "bad-signature")
     unmoved(node, join(key=OTHER), "bad-signature")
     unmoved(node, work(to="a"), "wrong-node")
-    letter = work()
+    message = work()
     for data, reason in (
-        (letter[:-1], "bad-signature"),
+        (message[:-1], "bad-signature"),
         (b"", "not-a-letter"),
         (b"x" * (1 << 21) + b"x", "too-large"),
     ):
@@ -47,7 +47,7 @@ def test_an_unknown_message_is_refused(node: Asked, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "letter",
+    "message",
     [
         work(more=1),
         join(more=1),
@@ -67,6 +67,6 @@ def test_an_unknown_message_is_refused(node: Asked, kind: str) -> None:
     ],
 )
 def test_words_that_are_missing_unknown_or_of_another_type_are_refused(
-    node: Asked, letter: bytes
+    node: Asked, message: bytes
 ) -> None:
-    unmoved(node, letter, "bad-words")
+    unmoved(node, message, "bad-words")

@@ -155,8 +155,8 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
         ({"samples": replace(RELEASE, noise=Gaussian(1.1))}, "not-planned"),
     ):
         asked = task("b", **changes)
-        letter = together.work(session, asked) if asked.noise_shares else together.work("", asked)
-        assert together.nodes["b"].refused(letter) == reason, changes
+        message = together.work(session, asked) if asked.noise_shares else together.work("", asked)
+        assert together.nodes["b"].refused(message) == reason, changes
     arrays = {"model": vector(), "correction": vector()}
     plus = ask(
         "work",
@@ -236,8 +236,8 @@ def test_survivors_who_are_too_few_or_invented_or_without_the_node_are_refused(b
         (("a", "c", "d"), "bad-survivors"),
     ):
         assert node.refused(together.survivors(session, "b", names, sent)) == reason
-    letter = together.survivors(session, "b", NAMES, sent)
-    assert said(node(letter)) == "opened"
+    message = together.survivors(session, "b", NAMES, sent)
+    assert said(node(message)) == "opened"
     assert '"reason": "too-few-survivors"' in node.log()
 
 
@@ -246,9 +246,9 @@ def test_a_round_is_not_replayed(begun) -> None:
     round, has none.
     """
     together, session = begun
-    node, letter = together.nodes["b"], together.work(session, task("b", 1))
-    first = node.service.answer(letter)
-    assert node.service.answer(letter) == first
+    node, message = together.nodes["b"], together.work(session, task("b", 1))
+    first = node.service.answer(message)
+    assert node.service.answer(message) == first
     assert together.spending("b") == {EVENT: 1}
     assert node.refused(together.work(session, task("b", 1), vector(1))) == "order-changed"
     assert node.refused(together.work(session, task("b", 0))) == "sum-over"
@@ -263,11 +263,12 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
     together, session = begun
     sent = {name: together.masked(session, name) for name in NAMES}
     three, node = ("a", "b", "c"), together.nodes["a"]
-    letters = {name: together.survivors(session, name, three, sent) for name in three}
+    messages = {name: together.survivors(session, name, three, sent) for name in three}
     votes = {
-        name: together.nodes[name](letter).header["signature"] for name, letter in letters.items()
+        name: together.nodes[name](message).header["signature"]
+        for name, message in messages.items()
     }
-    assert node.service.answer(letters["a"]) == node.service.answer(letters["a"])
+    assert node.service.answer(messages["a"]) == node.service.answer(messages["a"])
     last = together.votes(session, "a", votes)
     opened = node.service.answer(last)
     assert node.service.answer(last) == opened

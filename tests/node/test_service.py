@@ -38,10 +38,10 @@ from tests.node.loopback import (
 )  # fmt: skip
 
 
-def unmoved(node: Asked, letter: bytes, reason: str) -> None:
+def unmoved(node: Asked, message: bytes, reason: str) -> None:
     """Refused by this word, in the log; and nothing else happened."""
     before, replies = node.rows(), sorted((node.folder / "replies").iterdir())
-    assert node.refused(letter) == reason
+    assert node.refused(message) == reason
     assert node.rows() == before
     assert sorted((node.folder / "replies").iterdir()) == replies
     assert json.loads(node.log().splitlines()[-1])["reason"] == reason
@@ -250,12 +250,12 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
                 "proposal": PROPOSAL.to_words(),
             }
         try:
-            letter = messages.write(
+            message = messages.write(
                 changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER
             )
         except (messages.ProtocolError, TypeError):
             continue
-        answer = node(letter)
+        answer = node(message)
         released += answer.header["kind"] == "reply"
         reasons.add(answer.header.get("reason", answer.header["kind"]))
     assert sum(node.spending().values()) >= released > 0
@@ -273,9 +273,9 @@ def test_runs_that_are_joined_and_never_worked_for_and_replies_of_many_runs_fill
     monkeypatch.setattr("dpfl.node.storage.task_log.MOST_WAITING", 3)
     monkeypatch.setattr("dpfl.node.storage.task_log.MOST_KEPT", 2)
     letters_of = {run: work(run=run) for run in ("one", "two", "three")}
-    for run, letter in letters_of.items():
+    for run, message in letters_of.items():
         node(join(run=run))
-        node(letter)
+        node(message)
     assert len(list((node.folder / "replies").iterdir())) == 2
     unmoved(node, letters_of["one"], "too-many-attempts")
     assert node(letters_of["three"]).header["kind"] == "reply"

@@ -97,10 +97,10 @@ def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) 
     new keys, and pays anew.
     """
     together, session = begun
-    letter = together.work(session, task("b"))
-    before = together.nodes["b"].service.answer(letter)
+    message = together.work(session, task("b"))
+    before = together.nodes["b"].service.answer(message)
     node = together.open("b")
-    assert node.service.answer(letter) == before
+    assert node.service.answer(message) == before
     sent = {name: together.masked(session, name) for name in ("a", "c", "d")}
     assert node.refused(together.survivors(session, "b", NAMES, sent)) == "no-keys"
     assert node.refused(together.work(session, task("b", 1))) == "no-keys"

@@ -31,8 +31,8 @@ def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Tog
     """A mean before the first round is no part of a sum: its noise is whole."""
     mean = MeanQuery(5.0, secure=True)
     together.joined(events=((mean.event, 1), (EVENT, ROUNDS)))
-    letter = together.work("", task("b", steps=0, query=mean, secure_sum=None))
-    assert said(together.nodes["b"](letter)) == "reply"
+    message = together.work("", task("b", steps=0, query=mean, secure_sum=None))
+    assert said(together.nodes["b"](message)) == "reply"
 
 
 def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Together, spied) -> None:
@@ -42,12 +42,12 @@ def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Togeth
     events = ((MEAN.event, 2), (EVENT, ROUNDS))
     together.joined(events=events)
     session, node = together.set_up(events=events), together.nodes["b"]
-    letter = together.work(session, asked_mean("b"))
-    first = node.service.answer(letter)
+    message = together.work(session, asked_mean("b"))
+    first = node.service.answer(message)
     assert together.spending("b") == {MEAN.event: 1}
     with closing(Ledger.read(together.folder / "b" / "ledger" / "b.sqlite")) as ledger:
         assert [release.split("/")[1] for _, release, *_ in ledger.debits()] == [SHARED.mark]
-    assert node.service.answer(letter) == first
+    assert node.service.answer(message) == first
     assert together.spending("b") == {MEAN.event: 1}
     again = together.set_up(task_name="again", events=events)
     assert said(node(together.work(again, asked_mean("b")))) == "masked"
@@ -81,7 +81,7 @@ def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(
         ({"secure_sum": replace(MEAN_SUM, bound=1e20)}, "bad-words"),
     ):
         asked = asked_mean("b", **changes)
-        letter = together.work(session if asked.noise_shares else "", asked)
-        assert node.refused(letter) == reason, changes
+        message = together.work(session if asked.noise_shares else "", asked)
+        assert node.refused(message) == reason, changes
     assert together.spending("b") == {}
     assert said(node(together.work(session, asked_mean("b")))) == "masked"

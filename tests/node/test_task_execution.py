@@ -30,12 +30,12 @@ from tests.node.test_service import unmoved
 def test_an_order_that_comes_again_gets_the_same_reply_and_costs_nothing(
     node: Asked, opened: Open
 ) -> None:
-    letter = work()
-    first, before = node.service.answer(letter), node.rows()
-    assert node.service.answer(letter) == first
+    message = work()
+    first, before = node.service.answer(message), node.rows()
+    assert node.service.answer(message) == first
     node.service.close()
     again = opened()
-    assert again.service.answer(letter) == first, "also after the node was started anew"
+    assert again.service.answer(message) == first, "also after the node was started anew"
     assert again.rows() == before
     unmoved(again, work(model=vector(1)), "order-changed")
     unmoved(again, work(replace(TASK, steps=1)), "order-changed")
@@ -124,14 +124,14 @@ def test_an_exception_carries_nothing_and_its_order_is_not_done_again(
         raise ValueError("patient 4711 has 3 children")
 
     monkeypatch.setattr("dpfl.client.training.private_steps", failing)
-    letter = work()
-    assert node.refused(letter) == "failed"
+    message = work()
+    assert node.refused(message) == "failed"
     assert "4711" not in node.log()
     assert "ValueError" in node.log()
     assert node.spending() == {EVENT: STEPS}, "paid for, since it may have"
     monkeypatch.undo()
     before = node.rows()
-    assert node.refused(letter) == "failed", "a letter that is replayed drains no budget"
+    assert node.refused(message) == "failed", "a letter that is replayed drains no budget"
     assert node.rows() == before
 
 

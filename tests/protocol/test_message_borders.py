@@ -31,13 +31,13 @@ def signed(body: bytes) -> bytes:
     return body + KEY.sign(body)
 
 
-def reread(letter: bytes, most: int = MANY) -> messages.SignedMessage:
-    return messages.read(letter, KEY.public_key(), most)
+def reread(message: bytes, most: int = MANY) -> messages.SignedMessage:
+    return messages.read(message, KEY.public_key(), most)
 
 
-def refused(letter: bytes, most: int = MANY) -> str:
+def refused(message: bytes, most: int = MANY) -> str:
     with pytest.raises(ProtocolError) as bad:
-        reread(letter, most)
+        reread(message, most)
     return str(bad.value.reason)
 
 
@@ -51,8 +51,8 @@ def test_a_letter_has_64_arrays_at_most():
     ]
     for count, reason in ((64, ""), (65, "bad-arrays")):
         words = messages._canonical({"arrays": entries[:count]})
-        letter = signed(b"DPFL2" + len(words).to_bytes(4, "little") + words)
-        assert (refused(letter) if reason else "") == reason
+        message = signed(b"DPFL2" + len(words).to_bytes(4, "little") + words)
+        assert (refused(message) if reason else "") == reason
 
 
 def test_an_array_has_8_dimensions_at_most():
@@ -64,9 +64,9 @@ def test_an_array_has_8_dimensions_at_most():
 
 
 def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
-    letter = messages.write({"x": "y"}, arrays(3), KEY)
-    assert reread(letter, len(letter)).header == {"x": "y"}
-    assert refused(letter, len(letter) - 1) == "too-large"
+    message = messages.write({"x": "y"}, arrays(3), KEY)
+    assert reread(message, len(message)).header == {"x": "y"}
+    assert refused(message, len(message) - 1) == "too-large"
     room = (1 << 20) - len(messages._canonical({"arrays": [], "x": ""}))
     assert len(reread(messages.write({"x": "y" * room}, {}, KEY)).header["x"]) == room
     with pytest.raises(ProtocolError):
@@ -74,11 +74,11 @@ def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
 
 
 def test_a_letter_that_ends_early_or_late_is_none():
-    letter = messages.write({"x": "y"}, arrays(3), KEY)
-    for wrong in (letter[:-1], letter[:72], letter[:-65], b"DPFL3" + letter[5:], b""):
+    message = messages.write({"x": "y"}, arrays(3), KEY)
+    for wrong in (message[:-1], message[:72], message[:-65], b"DPFL3" + message[5:], b""):
         assert refused(wrong) in ("not-a-letter", "bad-signature")
-    assert refused(signed(letter[:-64] + b"\0")) == "bad-arrays"
-    assert refused(signed(letter[:-65])) == "bad-arrays"
+    assert refused(signed(message[:-64] + b"\0")) == "bad-arrays"
+    assert refused(signed(message[:-65])) == "bad-arrays"
     assert refused(signed(b"DPFL2" + (1 << 20).to_bytes(4, "little") + b"{}")) == "bad-head"
 
 

@@ -21,35 +21,35 @@ from tests.loopback import federation
 from tests.run.loopback_runs import BASE, spent
 
 
-def restarted(post, folder: Path, name: str, copy: Path | None = None) -> None:
+def restarted(transport, folder: Path, name: str, copy: Path | None = None) -> None:
     """The node of a name is started again, with its folder as a copy has it where one is given."""
-    post.services.pop(name).close()
+    transport.services.pop(name).close()
     if copy:
         shutil.rmtree(folder / name)
         shutil.copytree(copy, folder / name)
-    post.services[name] = Service.open(folder / name / "policy.toml")
+    transport.services[name] = Service.open(folder / name / "policy.toml")
 
 
-def at_round(post, number: int, what) -> None:
+def at_round(transport, number: int, what) -> None:
     """Done once, as the first order of a round is sent."""
-    send, done = post.send, []
+    send, done = transport.send, []
 
-    def sending(address: str, letter: bytes) -> str:
-        if f'"order":"{number}/train"'.encode() in letter and not done:
+    def sending(address: str, message: bytes) -> str:
+        if f'"order":"{number}/train"'.encode() in message and not done:
             done.append(number)
             what()
-        return send(address, letter)
+        return send(address, message)
 
-    post.send = sending
+    transport.send = sending
 
 
 def test_a_node_that_is_started_again_in_a_run_joins_again_and_loses_nothing(tmp_path) -> None:
     experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
-    post, terms = federation(tmp_path / "nodes", experiment)
-    at_round(post, 1, lambda: restarted(post, tmp_path / "nodes", "node-1"))
-    result = experiment.serve(post, terms, tmp_path / "run")
+    transport, terms = federation(tmp_path / "nodes", experiment)
+    at_round(transport, 1, lambda: restarted(transport, tmp_path / "nodes", "node-1"))
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert not result.lost_replies
-    assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", transport.services)] == [
         6,
         6,
         6,
@@ -68,16 +68,20 @@ def test_a_node_that_is_set_back_in_a_run_is_out_of_it_before_it_pays(tmp_path) 
     second one again.
     """
     experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
-    post, terms = federation(tmp_path / "nodes", experiment)
-    at_round(post, 1, lambda: shutil.copytree(tmp_path / "nodes" / "node-1", tmp_path / "copy"))
-    at_round(post, 2, lambda: restarted(post, tmp_path / "nodes", "node-1", tmp_path / "copy"))
-    result = experiment.serve(post, terms, tmp_path / "run")
+    transport, terms = federation(tmp_path / "nodes", experiment)
+    at_round(
+        transport, 1, lambda: shutil.copytree(tmp_path / "nodes" / "node-1", tmp_path / "copy")
+    )
+    at_round(
+        transport, 2, lambda: restarted(transport, tmp_path / "nodes", "node-1", tmp_path / "copy")
+    )
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert len(result.lost_replies) == 1
     assert "reconcile" in result.lost_replies[0]
     assert [
-        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
+        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(transport.services))
     ] == [6, 2, 6]
-    post.services.pop("node-1").close()
+    transport.services.pop("node-1").close()
     assert (
         CliRunner()
         .invoke(app, ["ledger", "reconcile", str(tmp_path / "nodes" / "node-1")])
@@ -100,19 +104,19 @@ def test_a_node_that_is_set_back_between_runs_is_told_by_the_server_or_by_anothe
             "budget": BASE["budget"] | {"rounds": 1, "epsilon": 2.0},
         }
     )
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     terms = replace(terms, heads=tmp_path / "heads.json")
     shutil.copytree(tmp_path / "nodes" / "node-1", tmp_path / "copy")
-    experiment.serve(post, terms, tmp_path / "one")
+    experiment.serve(transport, terms, tmp_path / "one")
     if forgets:
         (tmp_path / "heads.json").unlink()
-    restarted(post, tmp_path / "nodes", "node-1", tmp_path / "copy")
-    result = experiment.serve(post, terms, tmp_path / "two")
+    restarted(transport, tmp_path / "nodes", "node-1", tmp_path / "copy")
+    result = experiment.serve(transport, terms, tmp_path / "two")
     assert result.notes[0].startswith(
         "node-1 takes no part: The node's ledger lacks releases that the node has signed"
     )
     assert [
-        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
+        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(transport.services))
     ] == [4, 0, 4]
 
 
@@ -125,27 +129,27 @@ def test_a_node_whose_machine_is_set_back_while_it_runs_is_told_after_one_reply(
     experiment = parse(
         BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 5}}
     )
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     nodes, joined = tmp_path / "nodes", set()
 
     def snapshot() -> None:
         shutil.copytree(nodes / "node-1", tmp_path / "copy")
-        joined.update(post.services["node-1"]._state.history.joined_runs)
+        joined.update(transport.services["node-1"]._state.history.joined_runs)
 
     def revert() -> None:
         with monkeypatch.context() as patch:
             patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
-            restarted(post, nodes, "node-1", tmp_path / "copy")
-        post.services["node-1"]._state.history.joined_runs.update(joined)
+            restarted(transport, nodes, "node-1", tmp_path / "copy")
+        transport.services["node-1"]._state.history.joined_runs.update(joined)
 
-    at_round(post, 1, snapshot)
-    at_round(post, 3, revert)
-    result = experiment.serve(post, terms, tmp_path / "run")
+    at_round(transport, 1, snapshot)
+    at_round(transport, 3, revert)
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert [line.split(":")[0] for line in result.lost_replies] == ["round 5, client 1"], (
         "round 4 was made without rounds 2 and 3"
     )
     assert "reconcile" in result.lost_replies[0]
-    post.services.pop("node-1").close()
+    transport.services.pop("node-1").close()
     assert CliRunner().invoke(app, ["ledger", "reconcile", str(nodes / "node-1")]).exit_code == 0
     assert sum(spent(nodes, ["node-1"])[0].values()) == 8, "rounds 1 to 4"
 
@@ -181,17 +185,17 @@ def test_a_node_of_an_earlier_version_works_beside_others_and_is_shown_no_heads(
             "budget": BASE["budget"] | {"rounds": 1, "epsilon": 2.0},
         }
     )
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     terms = replace(terms, heads=tmp_path / "heads.json")
-    refused = as_before_heads(post.services["node-1"])
+    refused = as_before_heads(transport.services["node-1"])
     for name in ("one", "two"):
-        result = experiment.serve(post, terms, tmp_path / name)
+        result = experiment.serve(transport, terms, tmp_path / name)
         assert not result.notes
         assert not result.lost_replies
     assert not refused
     assert sorted(json.loads((tmp_path / "heads.json").read_text())) == ["node-0", "node-2"]
     assert [
-        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
+        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(transport.services))
     ] == [4, 4, 4]
 
 
@@ -204,15 +208,15 @@ def test_a_node_that_signed_heads_and_was_given_an_earlier_version_takes_no_part
             "budget": BASE["budget"] | {"rounds": 1, "epsilon": 2.0},
         }
     )
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     terms = replace(terms, heads=tmp_path / "heads.json")
-    experiment.serve(post, terms, tmp_path / "one")
-    assert not (refused := as_before_heads(post.services["node-1"]))
-    result = experiment.serve(post, terms, tmp_path / "two")
+    experiment.serve(transport, terms, tmp_path / "one")
+    assert not (refused := as_before_heads(transport.services["node-1"]))
+    result = experiment.serve(transport, terms, tmp_path / "two")
     assert result.notes[0].startswith("node-1 takes no part: A field of the message")
     assert refused == ["join"]
     assert [
-        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
+        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(transport.services))
     ] == [4, 2, 4]
 
 
@@ -221,17 +225,17 @@ def test_a_server_of_an_earlier_version_loses_a_node_that_is_started_again_and_n
 ) -> None:
     """It shows no heads, and does not ask a restarted node to join again."""
     experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     monkeypatch.setattr("dpfl.engines.head_memory.HeadMemory.shown_to", lambda memory, name: [])
     monkeypatch.setattr(
         "dpfl.engines.head_memory.HeadMemory.is_doubtful", lambda memory, name: False
     )
     monkeypatch.setattr("dpfl.engines.remote.JOIN_AGAIN", "a reason that it does not know")
-    at_round(post, 1, lambda: restarted(post, tmp_path / "nodes", "node-1"))
-    result = experiment.serve(post, terms, tmp_path / "run")
+    at_round(transport, 1, lambda: restarted(transport, tmp_path / "nodes", "node-1"))
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.rounds == 3
     assert [
-        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
+        sum(events.values()) for events in spent(tmp_path / "nodes", sorted(transport.services))
     ] == [6, 2, 6]
 
 
@@ -239,9 +243,9 @@ def test_a_server_remembers_what_the_listed_key_signed_and_nothing_else(tmp_path
     experiment = parse(
         BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1}}
     )
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     terms = replace(terms, heads=tmp_path / "heads.json")
-    experiment.serve(post, terms, tmp_path / "run")
+    experiment.serve(transport, terms, tmp_path / "run")
     file = json.loads((tmp_path / "heads.json").read_text())
     assert sorted(file) == ["node-0", "node-1", "node-2"]
     public = dict(zip(terms.nodes, terms.public, strict=True))

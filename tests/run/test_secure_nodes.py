@@ -60,16 +60,16 @@ class Leaky(Loopback):
         )
         self.clock = Clock()
 
-    def send(self, address: str, letter: bytes) -> str:
-        head = messages.read(letter, self.owner, 1 << 24).header
-        ticket = super().send(address, letter)
+    def send(self, address: str, message: bytes) -> str:
+        head = messages.read(message, self.owner, 1 << 24).header
+        request_id = super().send(address, message)
         if self.drop(address, head):
             self.sent.pop()
         else:
             self.kinds[address].append(head["kind"])
         if head["kind"] == "card":
-            self.cards.setdefault(address, letter)
-        return ticket
+            self.cards.setdefault(address, message)
+        return request_id
 
     def receive(self, seconds: float) -> list[Delivery]:
         if not self.sent:
@@ -85,9 +85,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Federations whose server goes by the clock of their post."""
 
     def made(*given: Any, **changed: Any) -> tuple[Experiment, Leaky, ServerTerms]:
-        experiment, post, terms = _made(*given, **changed)
-        monkeypatch.setattr("dpfl.engines.node_channel.time", post.clock)
-        return experiment, post, terms
+        experiment, transport, terms = _made(*given, **changed)
+        monkeypatch.setattr("dpfl.engines.node_channel.time", transport.clock)
+        return experiment, transport, terms
 
     return made
 
@@ -96,8 +96,12 @@ def _made(
     folder: Path, said: Mapping[str, Any] = BASE, **changed: Any
 ) -> tuple[Experiment, Leaky, ServerTerms]:
     experiment = parse(said)
-    post, terms = federation(folder / "nodes", experiment, 4, **{"secure": {}, **changed})
-    return experiment, Leaky(post.services, terms.key.public_key()), replace(terms, deadline=30.0)
+    transport, terms = federation(folder / "nodes", experiment, 4, **{"secure": {}, **changed})
+    return (
+        experiment,
+        Leaky(transport.services, terms.key.public_key()),
+        replace(terms, deadline=30.0),
+    )
 
 
 @pytest.fixture
@@ -149,12 +153,12 @@ def test_the_same_sums_events_and_model_as_in_a_simulation(
     monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "3")
     local = parse(said).run(tmp_path / "local", workers=1)
     simulated = len(summed)
-    _, post, terms = made(tmp_path, said, tell={"entropy": "keyed"}, **changed)
+    _, transport, terms = made(tmp_path, said, tell={"entropy": "keyed"}, **changed)
     listed = parse(
         said
         | {"server": {"nodes": {name: public_key_hex(key) for name, key in terms.nodes.items()}}}
     )
-    remote = listed.serve(post, terms, tmp_path / "run")
+    remote = listed.serve(transport, terms, tmp_path / "run")
     assert remote.rounds == local.rounds == 3
     assert not remote.lost_replies
     assert simulated == 0
@@ -172,8 +176,10 @@ def test_the_same_sums_events_and_model_as_in_a_simulation(
         "up to 1 clients together, who see sums over at least 3 clients only"
         in remote.privacy.adversary
     )
-    assert post.kinds["node-1"].count("card") == post.kinds["node-1"].count("meet") == 1
-    assert post.kinds["node-1"].count("votes") == 0  # nobody was missing: two exchanges a round
+    assert transport.kinds["node-1"].count("card") == transport.kinds["node-1"].count("meet") == 1
+    assert (
+        transport.kinds["node-1"].count("votes") == 0
+    )  # nobody was missing: two exchanges a round
     if system == "steps":
         _verify(tmp_path / "run")
 
@@ -202,7 +208,7 @@ def test_who_drops_out_before_or_after_masking_is_missing_or_counted(
 ) -> None:
     """In round 2 a node gets no order, in round 3 one sends its numbers and then falls silent: the
     exact sum of those who sent is opened, and who was missing is back when it answers."""
-    experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 5}})
+    experiment, transport, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 5}})
 
     def drop(name: str, head: Mapping[str, Any]) -> bool:
         round = str(head["order"]).split("/")[0]
@@ -211,14 +217,14 @@ def test_who_drops_out_before_or_after_masking_is_missing_or_counted(
             ("node-2", "survivors", "3"),
         }
 
-    post.drop = drop  # type: ignore[method-assign]
-    result = experiment.serve(post, terms, tmp_path / "run")
+    transport.drop = drop  # type: ignore[method-assign]
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.rounds == 5
     assert [len(own) for own, _ in summed] == [4, 3, 4, 4, 4]
     assert all(map(exact, summed))
     assert len(result.lost_replies) == 1
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [5, 4, 5, 5]
-    assert post.kinds["node-0"].count("votes") == 1
+    assert transport.kinds["node-0"].count("votes") == 1
 
 
 def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(
@@ -227,20 +233,20 @@ def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(
     """Whoever carries letters brings that of the first set-up again before every other, which
     changes nothing.
     """
-    experiment, post, terms = made(tmp_path)
+    experiment, transport, terms = made(tmp_path)
     sessions = set()
 
     def restart(name: str, head: Mapping[str, Any]) -> bool:
         sessions.add(str(head["order"]).split("/")[-1] if head["kind"] == "work" else "")
         if (name, head["kind"], str(head["order"])[:2]) == ("node-3", "work", "1/"):
-            post.services[name].close()
-            post.services[name] = Service.open(tmp_path / "nodes" / name / "policy.toml")
-        if name in post.cards:
-            post.services[name].answer(post.cards[name])
+            transport.services[name].close()
+            transport.services[name] = Service.open(tmp_path / "nodes" / name / "policy.toml")
+        if name in transport.cards:
+            transport.services[name].answer(transport.cards[name])
         return False
 
-    post.drop = restart  # type: ignore[method-assign]
-    result = experiment.serve(post, terms, tmp_path / "run")
+    transport.drop = restart  # type: ignore[method-assign]
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.rounds == 3
     assert [len(own) for own, _ in summed] == [4, 3, 4]
     assert all(map(exact, summed))
@@ -254,7 +260,7 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(
 ) -> None:
     """Two of four fall silent in round 2: it was paid for, moves nothing and counts; before round 3
     nobody is asked to pay, and the run goes on when they are back."""
-    experiment, post, terms = made(tmp_path)
+    experiment, transport, terms = made(tmp_path)
     silent = {"node-1", "node-2"}
 
     def drop(name: str, head: Mapping[str, Any]) -> bool:
@@ -262,17 +268,17 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(
             (head["kind"] == "work" and head["order"][0] != "0") or head["order"] == "greeting"
         )
 
-    post.drop = drop  # type: ignore[method-assign]
+    transport.drop = drop  # type: ignore[method-assign]
     with pytest.raises(DpflError, match="Only 2 of 4 nodes are available, and a sum needs 3"):
-        experiment.serve(post, terms, tmp_path / "run")
+        experiment.serve(transport, terms, tmp_path / "run")
     assert len(summed) == 1
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [2, 1, 1, 2]
     silent.clear()
     with monkeypatch.context() as patch:
         patch.setattr("dpfl.engines.secure_sum.time.time_ns", lambda: 10**18)
         with pytest.raises(DpflError, match="the server's clock was set back"):
-            experiment.serve(post, terms, tmp_path / "run", resume=True)
-    result = experiment.serve(post, terms, tmp_path / "run", resume=True)
+            experiment.serve(transport, terms, tmp_path / "run", resume=True)
+    result = experiment.serve(transport, terms, tmp_path / "run", resume=True)
     assert result.rounds == 3
     assert len(summed) == 2
     assert (
@@ -285,7 +291,7 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(
 def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_is_paid_for_again(
     made: Made, tmp_path: Path, monkeypatch, summed
 ) -> None:
-    experiment, post, terms = made(
+    experiment, transport, terms = made(
         tmp_path,
         BASE | {"budget": {"delta": 1e-5, "epsilon": 20.0, "rounds": 2}},
         limits={"epsilon": 30.0},
@@ -300,8 +306,8 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
 
     monkeypatch.setattr(SecureSumServer, "add", stops)
     with pytest.raises(KeyboardInterrupt):
-        experiment.serve(post, terms, tmp_path / "run")
-    result = experiment.serve(post, terms, tmp_path / "run", resume=True)
+        experiment.serve(transport, terms, tmp_path / "run")
+    result = experiment.serve(transport, terms, tmp_path / "run", resume=True)
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [2, 2, 2, 2]
     assert (
         result.rounds == 2
@@ -315,17 +321,17 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
 
 
 def test_all_who_are_listed_must_join_and_the_reasons_are_said(made: Made, tmp_path: Path) -> None:
-    experiment, post, terms = made(tmp_path)
+    experiment, transport, terms = made(tmp_path)
     policy = tmp_path / "nodes" / "node-2" / "policy.toml"
-    post.services.pop("node-2").close()
+    transport.services.pop("node-2").close()
     policy.write_text(
         policy.read_text().replace(
             "[secure.members]", "[secure]\nleast_survivors = 4\n[secure.members]"
         )
     )
-    post.services["node-2"] = Service.open(policy)
+    transport.services["node-2"] = Service.open(policy)
     with pytest.raises(DpflError, match="node-2: The run would open a sum over fewer clients"):
-        experiment.serve(post, terms, tmp_path / "run")
+        experiment.serve(transport, terms, tmp_path / "run")
     assert spent(tmp_path / "nodes", NODES) == [{}] * 4
 
 
@@ -341,11 +347,11 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(
     said = content(write(tmp_path / "stays.csv", 600, sites="abc"), **sites)
     said |= {"privacy": BASE["privacy"], "budget": {"epsilon": 8.0, "delta": 1e-5, "rounds": 2}}
     said |= {"metrics": {"private": True, "held_out": 0.0}}
-    experiment, post, terms = made(tmp_path, said, allow={"models": [said["model"]["name"]]})
-    post.drop = lambda name, head: (  # type: ignore[method-assign]
+    experiment, transport, terms = made(tmp_path, said, allow={"models": [said["model"]["name"]]})
+    transport.drop = lambda name, head: (  # type: ignore[method-assign]
         name != "a" and head["kind"] == "survivors" and "/train" not in head["order"]
     )
-    result = experiment.serve(post, terms, tmp_path / "run")
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.rounds == 2
     assert len(summed) == 2
     assert [line.split(",")[0] for line in result.lost_replies] == [
@@ -361,7 +367,7 @@ def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(
     """Its digests are of other seeds than it used, so that no mask of it is ever found: after three
     rounds nobody pays more.
     """
-    experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
+    experiment, transport, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
     arrays = secure_sum_messages.input_to_arrays
 
     def spoiled(masked: MaskedInput) -> dict[str, np.ndarray]:
@@ -372,5 +378,5 @@ def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(
 
     monkeypatch.setattr(secure_sum_messages, "input_to_arrays", spoiled)
     with pytest.raises(DpflError, match="3 sums in a row could not be opened"):
-        experiment.serve(post, terms, tmp_path / "run")
+        experiment.serve(transport, terms, tmp_path / "run")
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3] * 4

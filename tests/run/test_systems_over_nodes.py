@@ -49,8 +49,8 @@ def outcome(name: str, folder: Path) -> str:
         }
     )
     try:
-        post, terms = federation(folder / "nodes", experiment, **asked(name))
-        result = experiment.serve(post, terms, folder / "run")
+        transport, terms = federation(folder / "nodes", experiment, **asked(name))
+        result = experiment.serve(transport, terms, folder / "run")
     except DpflError as error:
         return f"refused: {error}"
     return (

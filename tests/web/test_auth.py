@@ -131,11 +131,11 @@ def test_links_out_of_the_folder_are_not_followed(runs: Path, tmp_path: Path) ->
     (root / "books" / "ledger" / "extra.sqlite").symlink_to(
         runs / "private-seed1" / "ledger" / "client-00000.sqlite"
     )
-    shelf = RunIndex(root)
+    index = RunIndex(root)
     for name in ("away", "odd", "books"):
         with pytest.raises(DpflError, match="outside the folder of runs"):
-            shelf.open(name)
-    assert {line["name"]: line["state"] for line in shelf.lines()} == {
+            index.open(name)
+    assert {line["name"]: line["state"] for line in index.lines()} == {
         "odd": "unreadable",
         "books": "unreadable",
     }

@@ -34,8 +34,8 @@ REPLACING = {"limits": {"neighbours": REPLACE}, "allow": {"largest_sampling_rate
 
 
 def guard(folder: Path, **changes: Any) -> PolicyChecker:
-    charter = read(new_node(folder / "b", **changes))
-    return PolicyChecker(charter, load_node_data(charter), "ab" * 32)
+    policy = read(new_node(folder / "b", **changes))
+    return PolicyChecker(policy, load_node_data(policy), "ab" * 32)
 
 
 def refusal(of: PolicyChecker, task: ClientTask, size: int = SAMPLES, **proposed: Any) -> str:

@@ -26,46 +26,46 @@ from tests.node.loopback import (
 class TestCheck:
     """`dpfl node check`, part by part."""
 
-    def charter(self, folder: Path, **changes: Any) -> Any:
+    def policy(self, folder: Path, **changes: Any) -> Any:
         return read(new_node(folder / "b", **changes))
 
-    def ledger(self, charter: Any, neighbours: str = ADD_REMOVE, unit: str = "sample") -> Ledger:
-        return Ledger.open(charter.ledgers / "b.sqlite", "b", unit, neighbours, charter.limit)
+    def ledger(self, policy: Any, neighbours: str = ADD_REMOVE, unit: str = "sample") -> Ledger:
+        return Ledger.open(policy.ledgers / "b.sqlite", "b", unit, neighbours, policy.limit)
 
     @pytest.mark.parametrize("kind", [{"neighbours": REPLACE}, {"unit": "client"}])
     def test_a_ledger_of_another_kind_is_named(self, tmp_path: Path, kind: dict[str, str]) -> None:
-        charter = self.charter(tmp_path)
-        charter.ledgers.mkdir()
-        self.ledger(charter, **kind).close()
+        policy = self.policy(tmp_path)
+        policy.ledgers.mkdir()
+        self.ledger(policy, **kind).close()
         with pytest.raises(DpflError):
-            readiness._ledger(charter, load_node_data(charter))
+            readiness._ledger(policy, load_node_data(policy))
 
     def test_one_debit_that_is_later_than_the_clock_is_named(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         import time
 
-        charter, now = self.charter(tmp_path), 1_800_000_000.0
-        charter.ledgers.mkdir()
-        with closing(self.ledger(charter)) as ledger:
+        policy, now = self.policy(tmp_path), 1_800_000_000.0
+        policy.ledgers.mkdir()
+        with closing(self.ledger(policy)) as ledger:
             for at, name in ((now, "a"), (now + 7200, "b")):
                 monkeypatch.setattr(time, "time", lambda at=at: at)
                 ledger.debit("run", name, EVENT, 1)
         monkeypatch.setattr(time, "time", lambda: now + 7200)
-        assert readiness._clock(charter).startswith("2027-01-15")
+        assert readiness._clock(policy).startswith("2027-01-15")
         monkeypatch.setattr(time, "time", lambda: now + 3600)
         with pytest.raises(DpflError, match="later than this machine's clock"):
-            readiness._clock(charter)
+            readiness._clock(policy)
         monkeypatch.setattr(time, "time", lambda: 1e9)
         with pytest.raises(DpflError, match="years behind"):
-            readiness._clock(charter)
+            readiness._clock(policy)
 
     def test_what_stays_and_what_leaves_follows_what_is_told(self, tmp_path: Path) -> None:
         usual, bare = (
-            self.charter(tmp_path / "usual"),
-            self.charter(tmp_path / "bare", tell={"bare": True}),
+            self.policy(tmp_path / "usual"),
+            self.policy(tmp_path / "bare", tell={"bare": True}),
         )
-        trusted = self.charter(tmp_path / "trusted", tell={"trusted": True})
+        trusted = self.policy(tmp_path / "trusted", tell={"trusted": True})
         noisy = "unless they have noise that the ledger pays for"
         assert [
             any(noisy in line for line in describe_protection(one))
@@ -102,4 +102,4 @@ class TestCheck:
         self, tmp_path: Path, address: str
     ) -> None:
         with pytest.raises(DpflError, match="give a host and a port"):
-            readiness._server(self.charter(tmp_path, server={"address": address}))
+            readiness._server(self.policy(tmp_path, server={"address": address}))

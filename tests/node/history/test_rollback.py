@@ -92,8 +92,8 @@ def test_a_whole_folder_from_a_backup_is_refused_by_what_the_server_remembers(
     before = node.rows()
     assert node.refused(work(round_of(1))) == "join-again", "before the run said what it remembers"
     assert node.refused(join(heads=[head])) == "rolled-back"
-    for letter in (work(round_of(1)), join(), join(run="another")):
-        assert node.refused(letter) == "rolled-back", "whatever else is said"
+    for message in (work(round_of(1)), join(), join(run="another")):
+        assert node.refused(message) == "rolled-back", "whatever else is said"
     assert node.rows() == before
     node.service.close()
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):

@@ -19,13 +19,13 @@ from tests.node.loopback import (
 
 
 def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
-    charter = read(new_node(tmp_path / "b"))
-    data = load_node_data(charter)
-    with closing(open_node_ledger(charter, data, ChainTail())) as ledger:
+    policy = read(new_node(tmp_path / "b"))
+    data = load_node_data(policy)
+    with closing(open_node_ledger(policy, data, ChainTail())) as ledger:
         seen = ledger.tail
-    path = ledger_path(charter.ledgers, "b")
-    open_node_ledger(charter, data, seen).close()
+    path = ledger_path(policy.ledgers, "b")
+    open_node_ledger(policy, data, seen).close()
     path.unlink()
     with pytest.raises(DpflError, match="is missing"):
-        open_node_ledger(charter, data, seen)
+        open_node_ledger(policy, data, seen)
     assert not path.exists()

@@ -26,20 +26,22 @@ def test_the_same_events_and_the_same_model_as_in_one_program(tmp_path, monkeypa
     monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "3")
     experiment = parse(BASE)
     local = experiment.run(tmp_path / "local", workers=1)
-    post, terms = federation(
+    transport, terms = federation(
         tmp_path / "nodes", experiment, tell={"entropy": "keyed", "secure": False}
     )
     listed = {name: public_key_hex(key) for name, key in terms.nodes.items()}
-    remote = parse(BASE | {"server": {"nodes": listed}}).serve(post, terms, tmp_path / "remote")
+    remote = parse(BASE | {"server": {"nodes": listed}}).serve(
+        transport, terms, tmp_path / "remote"
+    )
     assert remote.rounds == local.rounds == 3
-    there = spent(tmp_path / "nodes", post.services)
+    there = spent(tmp_path / "nodes", transport.services)
     assert there == spent(tmp_path / "local", [f"client-{number:05d}" for number in range(3)])
-    assert there == spent(tmp_path / "remote", post.services)
+    assert there == spent(tmp_path / "remote", transport.services)
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("local", "remote"))
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
     assert remote.privacy.proven == pytest.approx(local.privacy.proven)
     statements = sorted((tmp_path / "remote" / "nodes").iterdir())
-    assert [path.stem for path in statements] == sorted(post.services)
+    assert [path.stem for path in statements] == sorted(transport.services)
     assert any("its own signed statement" in fact for fact in remote.privacy.assumptions)
     _verify(tmp_path / "remote", statements)
 
@@ -77,50 +79,54 @@ def _verify(folder: Path, statements: list[Path]) -> None:
 
 def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> None:
     experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
-    post, terms = federation(tmp_path / "nodes", experiment)
+    transport, terms = federation(tmp_path / "nodes", experiment)
     seen: list[bytes] = []
-    send = post.send
+    send = transport.send
 
-    def failing(address: str, letter: bytes) -> str:
+    def failing(address: str, message: bytes) -> str:
         """The server ends as it sends the orders of its second round, one of which went out; one of
         its first gets lost.
         """
-        if b'"order":"0/train"' in letter and address == "node-2":
-            post.services[address].answer(letter)
-            return send("node-0", letter)
-        if b'"order":"1/train"' in letter:
+        if b'"order":"0/train"' in message and address == "node-2":
+            transport.services[address].answer(message)
+            return send("node-0", message)
+        if b'"order":"1/train"' in message:
             if seen:
                 raise KeyboardInterrupt
-            seen.append(letter)
-            post.services[address].answer(letter)
-        return send(address, letter)
+            seen.append(message)
+            transport.services[address].answer(message)
+        return send(address, message)
 
-    post.send = failing  # type: ignore[method-assign]
+    transport.send = failing  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        experiment.serve(post, terms, tmp_path / "run")
-    post.send, post.sent = send, []  # type: ignore[method-assign]
-    result = experiment.serve(post, terms, tmp_path / "run", resume=True)
+        experiment.serve(transport, terms, tmp_path / "run")
+    transport.send, transport.sent = send, []  # type: ignore[method-assign]
+    result = experiment.serve(transport, terms, tmp_path / "run", resume=True)
     assert result.rounds == 3
     assert [line.split(":")[0] for line in result.lost_replies] == ["round 1, client 2"], (
         "what was lost before is said, too"
     )
-    assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", transport.services)] == [
         6,
         6,
         6,
     ]
-    assert [sum(events.values()) for events in spent(tmp_path / "run", post.services)] == [6, 6, 6]
+    assert [sum(events.values()) for events in spent(tmp_path / "run", transport.services)] == [
+        6,
+        6,
+        6,
+    ]
 
 
 def test_the_run_goes_on_without_a_node_that_refuses(tmp_path) -> None:
     experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
-    post, terms = federation(tmp_path / "nodes", experiment)
-    name = next(iter(post.services))
+    transport, terms = federation(tmp_path / "nodes", experiment)
+    name = next(iter(transport.services))
     policy = tmp_path / "nodes" / name / "policy.toml"
-    post.services.pop(name).close()
+    transport.services.pop(name).close()
     policy.write_text(policy.read_text().replace("epsilon = 8.0", "epsilon = 0.01"))
-    post.services[name] = Service.open(policy)
-    result = experiment.serve(post, terms, tmp_path / "run")
+    transport.services[name] = Service.open(policy)
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.rounds == 3
     assert result.notes[0].startswith(f"{name} takes no part")
     assert spent(tmp_path / "nodes", [name]) == [{}]
@@ -128,9 +134,9 @@ def test_the_run_goes_on_without_a_node_that_refuses(tmp_path) -> None:
 
 def test_where_too_few_join_the_reasons_are_said_and_nothing_is_written(tmp_path) -> None:
     experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
-    post, terms = federation(tmp_path / "nodes", experiment, limits={"epsilon": 0.01})
+    transport, terms = federation(tmp_path / "nodes", experiment, limits={"epsilon": 0.01})
     with pytest.raises(DpflError, match=r"0 of 3 nodes joined, .* node-0: .*budget"):
-        experiment.serve(post, terms, tmp_path / "run")
+        experiment.serve(transport, terms, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -147,10 +153,10 @@ def test_persons_are_the_unit_at_nodes_too(tmp_path) -> None:
             "privacy": {"unit": "person", "accountant": "rdp"},
         }
     )
-    post, terms = federation(
+    transport, terms = federation(
         tmp_path / "nodes", experiment, limits={"unit": "person"}, allow={"models": ["linear"]}
     )
-    result = experiment.serve(post, terms, tmp_path / "run")
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.rounds == 1
     assert result.privacy.unit == "person"
     declared = json.loads((tmp_path / "run" / "nodes.json").read_text())
@@ -178,31 +184,36 @@ def test_scales_and_metrics_are_paid_for_by_nodes(tmp_path) -> None:
     said |= {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 2}}
     said |= {"metrics": {"private": True, "held_out": 0.0}}
     experiment = parse(said)
-    post, terms = federation(
+    transport, terms = federation(
         tmp_path / "nodes", experiment, allow={"models": [experiment.model.name]}
     )
-    result = experiment.serve(post, terms, tmp_path / "run")
+    result = experiment.serve(transport, terms, tmp_path / "run")
     assert result.headline == "AUC"
     assert "with noise" in result.noisy
-    assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [4, 4]
-    assert spent(tmp_path / "nodes", post.services) == spent(tmp_path / "run", post.services)
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", transport.services)] == [
+        4,
+        4,
+    ]
+    assert spent(tmp_path / "nodes", transport.services) == spent(
+        tmp_path / "run", transport.services
+    )
     assert result.privacy.proven <= 2.0
     with pytest.raises(DpflError, match="held_out"):
-        parse(said | {"metrics": {"private": True}}).serve(post, terms, tmp_path / "other")
+        parse(said | {"metrics": {"private": True}}).serve(transport, terms, tmp_path / "other")
 
 
 def test_an_answer_may_be_as_long_as_the_model_needs_and_no_longer(tmp_path) -> None:
     experiment = parse(
         BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1}}
     )
-    post, terms = federation(tmp_path / "nodes", experiment)
-    first = post.services["node-0"]
+    transport, terms = federation(tmp_path / "nodes", experiment)
+    first = transport.services["node-0"]
     answer = first.answer
-    first.answer = lambda letter: (
-        answer(letter) if b'"kind":"work"' not in letter else bytes(1 << 25)
+    first.answer = lambda message: (
+        answer(message) if b'"kind":"work"' not in message else bytes(1 << 25)
     )  # type: ignore[method-assign]
-    result = experiment.serve(post, terms, tmp_path / "run")
-    assert post.most == (1 << 24) + 16 * sum(
+    result = experiment.serve(transport, terms, tmp_path / "run")
+    assert transport.most == (1 << 24) + 16 * sum(
         weights.numel() for weights in result.module.parameters()
     )
     assert [line for line in result.lost_replies if "client 0" in line and "larger" in line]

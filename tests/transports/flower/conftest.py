@@ -81,8 +81,10 @@ class Federation:
         self.link.ready()
         for node in self.nodes:
             register(self.link.address, self.keys.authority, node.line, node.folder.name)
-        self.post = FlowerTransport(self.link.address, self.keys.authority, self.link.secret, MOST)
-        wait_until(lambda: len(self.post.nodes()) == len(NODES))
+        self.transport = FlowerTransport(
+            self.link.address, self.keys.authority, self.link.secret, MOST
+        )
+        wait_until(lambda: len(self.transport.nodes()) == len(NODES))
 
     def stop(self) -> None:
         for node in self.nodes:
@@ -91,15 +93,15 @@ class Federation:
                 node.process.wait()
         self.link.stop()
 
-    def asked(self, address: str, letter: bytes) -> Delivery:
-        return self.answered(self.post.send(address, letter))
+    def asked(self, address: str, message: bytes) -> Delivery:
+        return self.answered(self.transport.send(address, message))
 
-    def answered(self, ticket: str) -> Delivery:
+    def answered(self, request_id: str) -> Delivery:
         until = time.monotonic() + PATIENCE
-        while ticket not in self.got:
+        while request_id not in self.got:
             assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
-            self.got |= {delivery.request_id: delivery for delivery in self.post.receive(1.0)}
-        return self.got.pop(ticket)
+            self.got |= {delivery.request_id: delivery for delivery in self.transport.receive(1.0)}
+        return self.got.pop(request_id)
 
 
 @pytest.fixture(scope="package")

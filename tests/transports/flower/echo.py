@@ -34,14 +34,14 @@ class Time:
         self.sleep = sleep
 
 
-def answer(folder: Path, letter: bytes) -> bytes:
-    if letter.startswith(b"hold "):
-        name = letter.split()[1].decode()
+def answer(folder: Path, message: bytes) -> bytes:
+    if message.startswith(b"hold "):
+        name = message.split()[1].decode()
         (folder / f"{name}.begun").touch()
         wait_until((folder / f"{name}.go").exists)
-    if letter == b"fail":
+    if message == b"fail":
         raise ValueError("something of the data")
-    return letter
+    return message
 
 
 def main(folder: str, server: str, authority: str, key: str) -> None:

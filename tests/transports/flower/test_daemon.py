@@ -53,24 +53,24 @@ class Started:
         self.start()
 
     def start(self) -> None:
-        before = set(self.federation.post.nodes())
+        before = set(self.federation.transport.nodes())
         with (self.folder / "out").open("wb") as out:
             self.process = subprocess.Popen(
                 self.command, env={**os.environ, **parent_variable()}, stdout=out, stderr=out
             )
-        self.address = wait_until(lambda: set(self.federation.post.nodes()) - before).pop()
+        self.address = wait_until(lambda: set(self.federation.transport.nodes()) - before).pop()
 
     def end(self) -> None:
         self.process.terminate()
         assert self.process.wait(PATIENCE) == 0
-        wait_until(lambda: self.address not in self.federation.post.nodes())
+        wait_until(lambda: self.address not in self.federation.transport.nodes())
 
     @property
     def command(self) -> list[str]:
         return [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
 
-    def __call__(self, letter: bytes) -> messages.SignedMessage:
-        answer = self.federation.asked(self.address, letter).message
+    def __call__(self, message: bytes) -> messages.SignedMessage:
+        answer = self.federation.asked(self.address, message).message
         assert answer is not None
         return messages.read(answer, load_private(self.folder / "node.pem").public_key(), 1 << 24)
 
@@ -117,12 +117,12 @@ def test_a_node_answers_shows_and_ends(node: Started) -> None:
     ] == pytest.approx(30.0)
     log = node.folder / "supernode" / "supernode.log"
     before = log.read_text().count("Received successfully")
-    ticket = node.federation.post.send(node.address, ask("ping"))
+    request_id = node.federation.transport.send(node.address, ask("ping"))
     wait_until(lambda: log.read_text().count("Received successfully") > before)
     node.process.terminate()
     assert node.process.wait(PATIENCE) == 0
-    node.federation.answered(ticket)
-    wait_until(lambda: node.address not in node.federation.post.nodes())
+    node.federation.answered(request_id)
+    wait_until(lambda: node.address not in node.federation.transport.nodes())
     said = [
         json.loads(line)["event"] for line in (node.folder / "node.log").read_text().splitlines()
     ]

@@ -126,12 +126,12 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
     finally:
         operator.terminate()
         operator.wait(PATIENCE)
-    replies, letters = json.loads(answers)
+    replies, messages = json.loads(answers)
     assert len(replies) == 3 * len(NODES)
     assert replies.count(REFUSAL) == 2 * len(NODES)
     assert "content" not in replies
     assert not trace.exists()
-    assert len(letters) == len(NODES)
+    assert len(messages) == len(NODES)
     assert all(
-        "a letter" in letter for letter in letters
+        "a letter" in message for message in messages
     )  # an app of the operator's own reaches the nodes by letters, too

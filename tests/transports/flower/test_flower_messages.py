@@ -18,11 +18,11 @@ from dpfl.transports.flower.flower_messages import (
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
 def test_a_letter_comes_back_from_its_pieces(size: int) -> None:
-    letter = bytes(size)
-    assert unpack(pack(letter), size) == letter
+    message = bytes(size)
+    assert unpack(pack(message), size) == message
     if size:
         with pytest.raises(UnreadableMessage):
-            unpack(pack(letter), size - 1)
+            unpack(pack(message), size - 1)
 
 
 @pytest.mark.parametrize(

@@ -31,26 +31,28 @@ def killed(federation: Federation) -> tuple[Echo, str]:
     lease of twenty seconds.
     """
     node = federation.nodes[1]
-    ticket = federation.post.send(of(node), b"hold killed")
+    request_id = federation.transport.send(of(node), b"hold killed")
     node.begun("killed")
     os.kill(node.supernode(), signal.SIGKILL)
     node.let_go("killed")
-    return node, ticket
+    return node, request_id
 
 
 def test_letters_of_any_size_come_back_from_every_node(federation: Federation) -> None:
-    addresses = federation.post.nodes()
+    addresses = federation.transport.nodes()
     assert len(addresses) == len(NODES)
-    for letter in (b"", os.urandom(100_000), os.urandom(MOST)):
-        tickets = {federation.post.send(address, letter): address for address in addresses}
-        got = [federation.answered(ticket) for ticket in tickets]
+    for message in (b"", os.urandom(100_000), os.urandom(MOST)):
+        request_ids = {
+            federation.transport.send(address, message): address for address in addresses
+        }
+        got = [federation.answered(request_id) for request_id in request_ids]
         assert [(delivery.address, delivery.message) for delivery in got] == [
-            (address, letter) for address in addresses
+            (address, message) for address in addresses
         ]
 
 
 def test_a_letter_that_is_too_large_or_fails_says_nothing(federation: Federation) -> None:
-    address = federation.post.nodes()[0]
+    address = federation.transport.nodes()[0]
     assert federation.asked(address, b"x" * (MOST + 1)).message is None
     assert federation.asked(address, b"fail").message is None
     assert "something of the data" not in (federation.folder / "link" / "superlink.log").read_text()
@@ -88,7 +90,7 @@ def test_strangers_are_refused(
     finally:
         for stranger in strangers:
             stranger.stop()
-    assert len(federation.post.nodes()) <= len(NODES)
+    assert len(federation.transport.nodes()) <= len(NODES)
 
 
 def test_a_node_that_is_killed_is_lost_and_joins_again(
@@ -96,17 +98,17 @@ def test_a_node_that_is_killed_is_lost_and_joins_again(
 ) -> None:
     node = federation.nodes[0]
     address = of(node)
-    wait_until(lambda: address in federation.post.nodes())
+    wait_until(lambda: address in federation.transport.nodes())
     before = node.log().count("terminated gracefully")
-    ticket = federation.post.send(address, b"hold kill")
+    request_id = federation.transport.send(address, b"hold kill")
     node.begun("kill")
     assert node.process is not None
     node.process.kill()
     node.process.wait()
-    assert federation.answered(ticket).message is None
+    assert federation.answered(request_id).message is None
     wait_until(lambda: node.log().count("terminated gracefully") > before)
     node.start()
-    wait_until(lambda: address in federation.post.nodes())
+    wait_until(lambda: address in federation.transport.nodes())
     assert federation.asked(address, b"again").message == b"again"
 
 
@@ -120,29 +122,29 @@ def test_a_stopped_node_is_waited_for_no_longer_than_asked(
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     try:
-        ticket = federation.post.send(address, b"next")
+        request_id = federation.transport.send(address, b"next")
         with monkeypatch.context() as patch:
             clock = Clock()
             until = clock.now + 3.0
             patch.setattr("dpfl.transports.flower.flower_transport.time", clock)
-            assert federation.post.receive(3.0) == []
+            assert federation.transport.receive(3.0) == []
             assert clock.now == until
-        monkeypatch.setattr(federation.post, "_life", 1.0)
-        late = federation.post.send(address, b"late")
+        monkeypatch.setattr(federation.transport, "_life", 1.0)
+        late = federation.transport.send(address, b"late")
         assert federation.answered(late).message is None, "nobody trains for a round that is over"
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
-    assert federation.answered(ticket).message == b"next"
+    assert federation.answered(request_id).message == b"next"
 
 
 def test_a_supernode_that_is_killed_is_started_again(
     federation: Federation, killed: tuple[Echo, str]
 ) -> None:
-    node, ticket = killed
+    node, request_id = killed
     address = of(node)
-    assert federation.answered(ticket).message is None
-    wait_until(lambda: address in federation.post.nodes())
+    assert federation.answered(request_id).message is None
+    wait_until(lambda: address in federation.transport.nodes())
     assert federation.asked(address, b"again").message == b"again"
 
 
@@ -150,12 +152,12 @@ def test_a_node_that_is_told_to_stop_answers_first(
     federation: Federation, killed: tuple[Echo, str]
 ) -> None:
     node = federation.nodes[0]
-    ticket = federation.post.send(of(node), b"hold stop")
+    request_id = federation.transport.send(of(node), b"hold stop")
     node.begun("stop")
     assert node.process is not None
     node.process.terminate()
     node.let_go("stop")
-    assert federation.answered(ticket).message == b"hold stop"
+    assert federation.answered(request_id).message == b"hold stop"
     node.leave()
 
 
@@ -166,10 +168,10 @@ def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
     hour.
     """
     node, _ = killed  # it runs again
-    wait_until(lambda: of(node) in federation.post.nodes())
+    wait_until(lambda: of(node) in federation.transport.nodes())
     with monkeypatch.context() as patch:
         patch.setattr("flwr.supercore.runtime.RuntimeHttpClient.PushObject", lambda *_: None)
-        federation.post.send(of(node), b"half")
+        federation.transport.send(of(node), b"half")
     wait_until((node.folder / "waits").exists)
     assert node.process is not None
     node.process.terminate()
@@ -179,13 +181,13 @@ def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
 def test_the_superlink_may_be_killed_while_a_node_works(federation: Federation) -> None:
     node = federation.nodes[2]
     address = of(node)
-    ticket = federation.post.send(address, b"hold link")
+    request_id = federation.transport.send(address, b"hold link")
     node.begun("link")
     os.kill(federation.link.pid, signal.SIGKILL)
-    assert federation.post.nodes() == []
-    meanwhile = federation.post.send(address, b"sent while it was away")
-    assert federation.post.receive(0.2) == []
+    assert federation.transport.nodes() == []
+    meanwhile = federation.transport.send(address, b"sent while it was away")
+    assert federation.transport.receive(0.2) == []
     node.let_go("link")
     federation.link.start()
-    assert federation.answered(ticket).message == b"hold link"
+    assert federation.answered(request_id).message == b"hold link"
     assert federation.answered(meanwhile).message == b"sent while it was away"

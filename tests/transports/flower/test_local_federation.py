@@ -67,7 +67,7 @@ def test_the_same_runs_over_real_nodes(
     another falls silent in the third when it has sent its numbers, and one alone is left in the
     last: the same sums, to the last bit, or none."""
     local = parse(BASE).run(tmp_path / "local", workers=1)
-    remote = parse(BASE).serve(whole.post(), whole.terms, tmp_path / "remote")
+    remote = parse(BASE).serve(whole.transport(), whole.terms, tmp_path / "remote")
     assert remote.rounds == local.rounds == 2
     assert not remote.lost_replies
     assert spent(whole.folder / "nodes") == spent(tmp_path / "local") == spent(tmp_path / "remote")
@@ -99,10 +99,12 @@ def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(ClientRunner, "work", some)
         local = parse(SECURE | ledger).run(tmp_path / "simulated", workers=1)
     last = {("node-1", "work", "3"), ("node-2", "work", "3")}
-    post = Spoiled(
-        whole.post(), whole.terms, {("node-1", "work", "1"), ("node-2", "survivors", "2"), *last}
+    transport = Spoiled(
+        whole.transport(),
+        whole.terms,
+        {("node-1", "work", "1"), ("node-2", "survivors", "2"), *last},
     )
-    remote = parse(SECURE).serve(post, whole.terms, tmp_path / "secure")
+    remote = parse(SECURE).serve(transport, whole.terms, tmp_path / "secure")
     assert remote.rounds == local.rounds == 4
     assert len(remote.lost_replies) == len(local.lost_replies) == 4
     assert any("1 clients are left of 2" in line for line in remote.lost_replies)
@@ -126,7 +128,7 @@ def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
         spent(whole.folder / "nodes"),
         parse(SECURE).proposal(NODES, whole.terms.public),
     )
-    liar = Liar(join_nodes(whole.post(), "0123456789abcdef", whole.terms, propose).channel)
+    liar = Liar(join_nodes(whole.transport(), "0123456789abcdef", whole.terms, propose).channel)
     _proposes(liar, propose(0), whole.terms.public)
     here = _sets_up(liar)
     sent = _sums(liar, here)
@@ -159,7 +161,7 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
         "few": replace(proposal, sums=NoiseShares(1)),
         "0123456789abcdef": replace(proposal, rounds=2),
     }
-    letters = [
+    messages = [
         (
             "node-0",
             replace(liar.mail, run=run).message(
@@ -170,12 +172,12 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
     ]
     early = liar.work(liar.task("node-1"), "0" * 64)
     refusals = ["unknown-member", "unknown-member", "too-few-survivors", "wrong-run", "no-keys"]
-    assert liar.told(*letters, early) == refusals
+    assert liar.told(*messages, early) == refusals
 
 
 def _sets_up(liar: Liar) -> str:
     assert (
-        liar.told(*(liar.letter(name, "card", "set-up", {"number": 1}) for name in NODES))
+        liar.told(*(liar.message(name, "card", "set-up", {"number": 1}) for name in NODES))
         == ["card"] * 3
     )
     cards = [answer.header["card"] for answer in liar.answers]
@@ -186,10 +188,10 @@ def _sets_up(liar: Liar) -> str:
     alone = replace(liar.system.samples, noise_shares=None, noise=SecureGaussian(0.8))
     by_itself = liar.work(liar.task("node-2", samples=alone, secure_sum=None), "")
     shown = zip(NODES, (forged, invented, cards[2:]), strict=True)
-    wrong = [liar.letter(name, "meet", "wrong", {"cards": given}) for name, given in shown]
+    wrong = [liar.message(name, "meet", "wrong", {"cards": given}) for name, given in shown]
     assert liar.told(*wrong, by_itself) == ["bad-keys", "bad-keys", "too-few-survivors", "unmasked"]
     assert (
-        liar.told(*(liar.letter(name, "meet", "set-up", {"cards": cards}) for name in NODES))
+        liar.told(*(liar.message(name, "meet", "set-up", {"cards": cards}) for name in NODES))
         == ["met"] * 3
     )
     return str(liar.answers[0].header["session"])
@@ -227,7 +229,7 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
         envelopes = {
             name: sent.get(name, sent["node-0"]).envelopes[to] for name in names if name != to
         }
-        return liar.letter(
+        return liar.message(
             to,
             "survivors",
             task_name,
@@ -240,7 +242,7 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
         [shown("node-0", "node-0"), shown("node-1", "node-0", "node-2")],
         shown("node-2", *NODES[1:], "node-3"),
     )
-    before = liar.letter("node-2", "card", "before", {"number": 0})
+    before = liar.message("node-2", "card", "before", {"number": 0})
     assert liar.told(*few, strange, before) == [
         "too-few-survivors",
         "bad-survivors",
@@ -253,7 +255,7 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
         "votes": {name: liar.answers[NODES.index(name)].header["signature"] for name in NODES[1:]}
     }
     second = [shown("node-0", *NODES[:2]), shown("node-1", *NODES)]
-    asked = [liar.letter(name, "votes", task_name, votes) for name in NODES]
+    asked = [liar.message(name, "votes", task_name, votes) for name in NODES]
     refusals = ["sum-over", "other-survivors", "sum-over", "too-few-votes", "too-few-votes"]
     assert liar.told(*second, *asked) == refusals
 

@@ -34,10 +34,10 @@ def test_figures_are_written_as_prometheus_reads_them() -> None:
 
 
 def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
-    letters, trouble = [1.0], [""]
+    messages, trouble = [1.0], [""]
     with MetricsEndpoint(
         0,
-        lambda: [alone("dpfl_letters_total", "counter", "Letters.", letters[0])],
+        lambda: [alone("dpfl_letters_total", "counter", "Letters.", messages[0])],
         lambda: trouble[0],
     ) as watch:
         address = f"http://127.0.0.1:{watch.port}"
@@ -45,7 +45,7 @@ def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
             "healthy": True,
             "trouble": "",
         }
-        letters[0], trouble[0] = 2.0, "the SuperNode ended"
+        messages[0], trouble[0] = 2.0, "the SuperNode ended"
         assert httpx.get(f"{address}/metrics", timeout=PATIENCE).text.endswith(
             "dpfl_letters_total 2.0\n"
         )

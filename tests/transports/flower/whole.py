@@ -76,7 +76,7 @@ class Whole:
         )
         self.terms = ServerTerms(owner, known, deadline=PATIENCE, joining=PATIENCE)
 
-    def post(self) -> FlowerTransport:
+    def transport(self) -> FlowerTransport:
         refuse_ended(self.folder, self.processes, 0.0)
         return FlowerTransport(
             self.link.address, self.keys.authority, self.link.secret, MOST_ANSWER
@@ -89,16 +89,16 @@ class Spoiled:
     """
 
     def __init__(
-        self, post: FlowerTransport, terms: ServerTerms, spoiled: set[tuple[str, str, str]]
+        self, transport: FlowerTransport, terms: ServerTerms, spoiled: set[tuple[str, str, str]]
     ) -> None:
-        self._post, self._spoiled, self._key = post, spoiled, terms.key.public_key()
+        self._post, self._spoiled, self._key = transport, spoiled, terms.key.public_key()
         self._back: list[Delivery] = []
-        self.nodes, self.close = post.nodes, post.close
+        self.nodes, self.close = transport.nodes, transport.close
 
-    def send(self, address: str, letter: bytes) -> str:
-        head = messages.read(letter, self._key, MOST_ANSWER).header
+    def send(self, address: str, message: bytes) -> str:
+        head = messages.read(message, self._key, MOST_ANSWER).header
         if (head["to"], head["kind"], head["order"].split("/")[0]) not in self._spoiled:
-            return self._post.send(address, letter)
+            return self._post.send(address, message)
         self._back.append(Delivery(address, head["to"], b"spoiled"))
         return str(head["to"])
 
@@ -129,14 +129,14 @@ class Liar:
             round, NODES.index(name), 1, self.system.local, self.system.clients, **given
         )
 
-    def letter(
+    def message(
         self, name: str, kind: str, task_name: str, words: Mapping[str, Any], arrays: Any = None
     ) -> tuple[str, bytes]:
         return name, self.mail.message(name, kind, task_name, words, arrays)
 
     def work(self, task: ClientTask, session: str, model: float = 0.0) -> tuple[str, bytes]:
         arrays = {"model": np.full(self.size, model, np.float32)}
-        return self.letter(
+        return self.message(
             NODES[task.client],
             "work",
             task_messages.task_name(task, session),
@@ -146,13 +146,13 @@ class Liar:
 
     def told(self, *asked: tuple[str, bytes]) -> list[str]:
         """All at once, in no order; a node's answers are those that its key signed."""
-        post, waiting = self.mail.transport, dict[str, int]()
-        for number, (name, letter) in enumerate(asked):
-            waiting[post.send(self.mail.addresses[name], letter)] = number
+        transport, waiting = self.mail.transport, dict[str, int]()
+        for number, (name, message) in enumerate(asked):
+            waiting[transport.send(self.mail.addresses[name], message)] = number
         answers, until = dict[int, SignedMessage](), time.monotonic() + PATIENCE
         while len(answers) < len(asked):
             assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
-            for delivery in post.receive(1.0):
+            for delivery in transport.receive(1.0):
                 number = waiting[delivery.request_id]
                 assert delivery.message is not None
                 answers[number] = messages.read(
