@@ -51,5 +51,5 @@ def test_tensors_converts_arrays_of_any_numeric_type():
     assert source.train.classes == source.test.classes == 3
     with pytest.raises(DpflError, match="whole numbers"):
         tensors(x, np.array([0.5, 1.0]), x, np.array([0, 1]))
-    with pytest.raises(DpflError, match="else than numbers"):
+    with pytest.raises(DpflError, match="not numbers"):
         tensors(np.array([["a"], ["b"]]), np.array([0, 1]), x, np.array([0, 1]))

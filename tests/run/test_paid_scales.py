@@ -165,7 +165,7 @@ def test_a_run_without_privacy_has_the_same_scales_to_compare_with(tmp_path: Pat
         ({"scale": "paid", "mean": 1.0}, {}, {}, "leave the mean out"),
         ({"scale": "paid", "bins": 9}, {}, {}, "is only used with scale"),
         ({"scale": "paid quartiles", "bins": 2}, {}, {}, r"data\.columns\.age\.bins"),
-        ({"scale": "paid quartiles", "bins": 10**9}, {}, {}, "1000 at most"),
+        ({"scale": "paid quartiles", "bins": 10**9}, {}, {}, "from 4 to 1,000"),
         ({}, {"paid": {"noise": 3}}, {}, "no column has scale = 'paid'"),
         ({"scale": "paid"}, {"paid": {"noise": 0}}, {}, r"data\.paid\.noise is 0"),
         ({"scale": "paid"}, {"paid": {"share": 1.5}}, {}, r"data\.paid\.share is 1\.5"),

@@ -26,7 +26,7 @@ def test_more_kinds_of_releases_than_a_node_plans_are_refused(monkeypatch) -> No
         "algorithm": {"name": "dyn-dp-sgd", "phases": 3, "noise_multiplier": 2.0},
         "privacy": {"accountant": "rdp"},
     }
-    with pytest.raises(DpflError, match="and this has 3"):
+    with pytest.raises(DpflError, match="and this run has 3"):
         parse(BASE | phases).proposal(("a", "b", "c"))
 
 

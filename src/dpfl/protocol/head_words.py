@@ -180,7 +180,7 @@ def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     is_complete = max(len(head.releases), len(head.planned_counts)) <= MOST_KINDS
     if of_head != of_statement or (is_complete and totals != words["releases"]):
         raise DpflError(
-            f"The head in the statement of {words['node']!r} does not count what the "
-            "statement counts."
+            f"The head in the statement of {words['node']!r} counts something else than the "
+            "statement."
         )
     return head if is_complete else None
