@@ -13,7 +13,8 @@ from dpfl.privacy.mechanisms.noises import secure_noise
 from dpfl.run.records.folder import RunFolder
 from tests.run.test_tables import content, write
 
-QUICK = ["--quiet", "--trials", "2000"]
+TRIALS = 2000
+QUICK = ["--quiet", "--trials", str(TRIALS)]
 EXPERIMENT = """
 [data]
 name = "mnist-sample"
@@ -37,8 +38,8 @@ def ask(*words: str, code: int = 0) -> str:
     return done.output
 
 
-def told(*words: str) -> dict:
-    return json.loads(ask(*words, *QUICK, "--json"))
+def told(*words: str, trials: int = TRIALS) -> dict:
+    return json.loads(ask(*words, *QUICK, "--trials", str(trials), "--json"))
 
 
 def test_the_published_wavelets_are_refuted_and_the_sound_ones_consistent() -> None:
@@ -164,7 +165,7 @@ def test_a_run_on_a_table_is_audited_with_all_that_its_clients_were_asked(
     said |= {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 2}}
     said |= {"privacy": {"unit": "person"}, "metrics": {"private": not tested}}
     result = parse(said).run(out=tmp_path / "run", workers=1)
-    found = told(str(result.folder), "--game", "query", "--private")
+    found = told(str(result.folder), "--game", "query", "--private", trials=500)
     made = RunFolder.open(result.folder).experiment()["resolved"]["algorithm"]
     assert found["noise_multiplier"] == pytest.approx(made["samples"]["noise"]["noise_multiplier"])
     assert [game["verdict"] for game in found["games"]] == [

@@ -152,8 +152,7 @@ class Net(nn.Sequential):
 data = dpfl.data.sample().split(clients=4, how=dpfl.data.IID(), seed=0)
 try:
     execution = dpfl.Execution(out="run", workers=2)
-    budget = dpfl.Budget(epsilon=4.0, rounds=1)
-    dpfl.train({model}, data, "fedavg-dp", budget, execution=execution)
+    dpfl.train({model}, data, "fedavg", dpfl.Budget(rounds=1), execution=execution)
 except dpfl.DpflError as error:
     print(error)
 """

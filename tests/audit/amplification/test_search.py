@@ -152,7 +152,9 @@ def test_one_unit_moves_our_clipped_sum_by_its_own_gradient_alone(name: str, row
     with one_thread():
         play = clipped_sum(amplifier)
         assert amplifier.markers or dependent_units(play, amplifier, rows=rows) == {}
-        assert furthest_movement(play, amplifier, rows=rows, tries=20).movement <= ROUNDING
+        # without sizes: where units depend on the batch, it would look for them once more
+        found = furthest_movement(play, amplifier, sizes=(), rows=rows, tries=20)
+        assert found.movement <= ROUNDING
 
 
 OTHER_KERNELS = """
@@ -167,7 +169,7 @@ with one_thread():
         amplifier = build()
         play = clipped_sum(amplifier)
         found = [] if amplifier.markers else [dependent_units(play, amplifier, rows=rows) for rows in (1, 3)]
-        far[name] = sum(map(len, found)), furthest_movement(play, amplifier, sizes=(3,), tries=10).movement
+        far[name] = sum(map(len, found)), furthest_movement(play, amplifier, sizes=(), tries=10).movement
 print(json.dumps(far))
 """  # noqa: E501
 
