@@ -52,7 +52,8 @@ def test_no_weights_exist_of_a_model_that_its_shape_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dpfl.node.checks.proposed_model.build_module", lambda *_: pytest.fail("its weights were made")
+        "dpfl.node.checks.proposed_model.build_module",
+        lambda *_: pytest.fail("its weights were made"),
     )
     assert refusal(tmp_path, WIDE) == "too-large"
 
