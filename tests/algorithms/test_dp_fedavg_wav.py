@@ -75,5 +75,5 @@ def test_as_published_it_has_far_less_noise_than_it_states() -> None:
 
 
 def test_the_noise_of_lemma_2_is_refused_for_the_sound_variant() -> None:
-    with pytest.raises(DpflError, match="as published"):
+    with pytest.raises(DpflError, match="only in the published variant"):
         dp_fedavg_wav(lemma=True)

@@ -22,10 +22,10 @@ def _peers():
 
 def test_noise_that_is_right_is_consistent_and_weights_that_it_is_not_for_refute_it(peers) -> None:
     said = peers.one_gaussian(1.0)
-    assert 0.9 * said < peers.by_spread(peers.fixed([100] * 10)) < said
-    assert peers.by_spread(peers.fixed([1000] + [10] * 9)) > 2 * said
+    assert 0.9 * said < peers.by_spread(peers.fixed_clipping([100] * 10)) < said
+    assert peers.by_spread(peers.fixed_clipping([1000] + [10] * 9)) > 2 * said
     with pytest.raises(ValueError, match="equal client weights"):
-        peers.fixed([1000] + [10] * 9, spent=True)(True, False)
+        peers.fixed_clipping([1000] + [10] * 9, count_privacy=True)(True, False)
 
 
 def test_a_member_of_secagg_plus_tells_both_halves_of_a_mask(peers) -> None:

@@ -171,7 +171,7 @@ def test_examples_fit_their_task(task):
         ("classes", {"classes": 3, "weights": (1.0,)}, "class weights"),
         ("binary", {"weights": (1.0, 0.0)}, "positive"),
         ("ordinal", {"levels": 1}, "at least 2"),
-        ("number", {"loss": "absolute"}, "squared or huber"),
+        ("number", {"loss": "absolute"}, "squared, huber"),
         ("number", {"scale": 0.0}, "positive"),
         ("tokens", {"vocabulary": 1}, "at least 2"),
         ("tokens", {"vocabulary": "many"}, "vocabulary"),
