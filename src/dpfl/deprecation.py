@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from importlib import import_module
-from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 from warnings import warn
 
@@ -113,6 +112,8 @@ def keep_old_names(**names: str) -> Callable[[_Class], _Class]:
         for old, new in names.items():
             setattr(cls, old, _OldAttribute(cls.__name__, old, new))
         if "__init__" in vars(cls):
+            from inspect import signature  # which costs what all of `import dpfl` costs
+
             parameters = signature(cls).parameters
             keywords = {old: new for old, new in names.items() if new in parameters}
             if keywords:
