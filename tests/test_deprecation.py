@@ -349,3 +349,19 @@ def test_a_keyword_that_never_was_and_one_beside_its_group_are_type_errors() -> 
         regroup(sise=3)
     with pytest.raises(TypeError, match="both group and size"):
         regroup(Group(4), size=3)
+
+
+OLD_USES: dict[str, Callable[[], object]] = {
+    "an attribute": lambda: Flat(2.0).level,
+    "a keyword": lambda: Flat(level=2.0),
+    "a method": lambda: type("Old", (Callback,), {"started": lambda self, run: None}),
+    "a name": lambda: load("dpfl.errors.Diverged"),
+}
+
+
+@pytest.mark.parametrize("use", OLD_USES.values(), ids=OLD_USES)
+def test_a_warning_points_at_the_line_that_uses_the_old_name(use: Callable[[], object]) -> None:
+    """Python shows a `DeprecationWarning` only where that line is in a user's own script."""
+    with pytest.warns(DeprecationWarning, match="the old name goes in version") as record:
+        use()
+    assert {warning.filename for warning in record} == {__file__}
