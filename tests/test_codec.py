@@ -21,7 +21,7 @@ import dpfl.run.records.algorithm_record
 import dpfl.tasks  # noqa: F401  (registers its parts)
 from dpfl.client.descent.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
-from dpfl.codec import canonical, decode, digest_of, encode, formats, part, tag_of
+from dpfl.codec import canonical, decode, decode_as, digest_of, encode, formats, part, tag_of
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
@@ -135,6 +135,13 @@ def test_a_tag_belongs_to_one_class_and_names_its_fields():
 def test_a_record_that_is_no_part_is_refused(words: dict[str, Any]) -> None:
     with pytest.raises(DpflError):
         decode(words)
+
+
+def test_a_part_of_another_class_is_refused_by_the_sentence_that_is_given() -> None:
+    assert decode_as(SGD, encode(SGD(0.1)), "no optimiser") == SGD(0.1)
+    for words in (encode(Flat(1.0)), 3, None):
+        with pytest.raises(DpflError, match="no optimiser"):
+            decode_as(SGD, words, "no optimiser")
 
 
 def test_no_digest_is_made_of_a_repr() -> None:

@@ -50,6 +50,7 @@ TAG = "part"
 """The key that holds the tag of a part."""
 
 _Class = TypeVar("_Class", bound=type[Any])
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,26 @@ def decode(words: Any) -> Any:
         raise DpflError(
             f"The part {form.tag!r} cannot be read from its record ({error})."
         ) from error
+
+
+def decode_as(kind: type[_Part], words: Any, refusal: str) -> _Part:
+    """Returns the part that `encode` wrote, if it is of one class.
+
+    Args:
+        kind: The class.
+        words: What `encode` returned, as TOML or JSON gives it back.
+        refusal: The sentence of the error where the part is of another class.
+
+    Returns:
+        The part.
+
+    Raises:
+        DpflError: It is of another class, or cannot be read.
+    """
+    value = decode(words)
+    if not isinstance(value, kind):
+        raise DpflError(refusal)
+    return value
 
 
 def canonical(value: Any) -> bytes:

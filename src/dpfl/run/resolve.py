@@ -258,11 +258,11 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         spec.budget,
         accountant_for(algorithm, spec.clients, spec.privacy.accountant),
         split.sizes,
-        spec.federation.names,
-        ledger_data(algorithm, spec.federation),
-        row_notes,
-        arithmetic,
-        spec.over_nodes,
+        names=spec.federation.names,
+        data=ledger_data(algorithm, spec.federation),
+        row_notes=row_notes,
+        arithmetic=arithmetic,
+        over_nodes=spec.over_nodes,
     )
     return ResolvedRun(spec, requested_algorithm, terms, model, split, prior)
 

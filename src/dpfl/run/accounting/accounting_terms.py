@@ -11,7 +11,6 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data.names import client_names
 from dpfl.data.remote_federation import NODES
-from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Limit
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
@@ -80,11 +79,11 @@ class AccountingTerms:
             DpflError: The record holds no budget.
         """
         resolved_section = record["resolved"]
-        budget = codec.decode(resolved_section["budget"])
-        if not isinstance(budget, Budget):
-            raise DpflError(
-                "The record of the run holds no budget; restore experiment.toml from a copy."
-            )
+        budget = codec.decode_as(
+            Budget,
+            resolved_section["budget"],
+            "The record of the run holds no budget; restore experiment.toml from a copy.",
+        )
         return cls(
             algorithm,
             budget,

@@ -93,9 +93,8 @@ def algorithm_of(words: Any) -> Algorithm:
         DpflError: The record describes no algorithm, or one with parts that this package does not
             have.
     """
-    value = codec.decode(words)
-    if not isinstance(value, Algorithm):
-        raise DpflError(
-            "The record of the run describes no algorithm; restore experiment.toml from a copy."
-        )
-    return value
+    return codec.decode_as(
+        Algorithm,
+        words,
+        "The record of the run describes no algorithm; restore experiment.toml from a copy.",
+    )
