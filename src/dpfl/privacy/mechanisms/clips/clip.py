@@ -14,7 +14,7 @@ for a clip of your own:
         clip_norm: float  # a field, because other modules replace it
         bounds = "norm"  # the Euclidean norm of a clipped row is at most clip_norm
         adapts_to = ""  # it stays what it is
-        reshapes = True  # `clip_rows` does the work, and not `factors`
+        own_measure = reshapes = True  # `clip_rows` does the work, and not `factors`
 
         def clip_rows(self, rows):
             positive = rows.clamp(min=0)
