@@ -6,15 +6,16 @@ A certificate is one canonical JSON document with an Ed25519 signature of all of
 2. the guarantee: unit, neighbours, delta, accountant and proven epsilon, computed again from the
    ledgers;
 3. the paper's claim, beside it, where there is one;
-4. every account with its releases, and the seals of its debits, from which anybody can compute
-   epsilon again;
+4. every account with its releases, from which anybody can compute epsilon again, and a seal of its
+   debits;
 5. what the run reported: accuracy, why it ended, an audit. The signature covers this too, but
    nothing proves it;
 6. hashes of weights, data, code, model card and statement, versions, and who signed when.
 
-`certify` writes the certificate and refuses a run whose ledgers and statement disagree. `verify`
-(`verify.py`) makes every section again and compares. Nodes sign statements of their own
-(`node/statement.py`), and `nodes.py` compares them with the server's certificate.
+`certify` returns the signed document. It refuses a run whose weights or model card are not those
+that the run ended with. `verify` (`verify.py`) makes every section again and compares. Nodes sign
+statements of their own (`node/statement.py`), and `nodes.py` compares them with the server's
+certificate.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class SumId:
     Attributes:
         session: The digest of the run, its members and their keys.
         round: The round.
-        attempt: The place of the sum in its round. Sums of answers come before the sum of updates,
-            and a sum that is repeated comes after both.
+        attempt: The place of the sum in its round, which may have sums of answers beside the sum of
+            updates.
         terms: A digest of what is summed, and how.
     """
 

@@ -1,14 +1,14 @@
 """Local training: tau steps of a client, from the model that the server sent.
 
-`private_steps` is DP-SGD. Each step draws a Poisson batch B and moves the client's model by
+`private_steps` is DP-SGD. Each step draws a batch B and moves the client's model by
 
     x <- x - eta (sum_{i in B} clip(g_i, C) + N(0, (z C)^2 I)) / (q n),
 
-with the sampling rate q and the declared size n, so that the divisor is a constant. The noise is
-added here, and nowhere else, where `NoisePlacement` is EVERY_STEP. `plain_steps` shuffles the rows
-and adds no noise: then the whole update is clipped and made private afterwards, at the client
-(`client/training.py`) or in the sum of the round (`server/aggregation/mean_update.py`), or the
-run has no guarantee.
+with Poisson sampling at the rate q and the declared size n, so that the divisor is a constant. The
+noise is added here, and nowhere else, where `NoisePlacement` is EVERY_STEP. `plain_steps` shuffles
+the rows and adds no noise: then the whole update is clipped and made private afterwards, at the
+client (`client/training.py`) or in the sum of the round (`server/aggregation/mean_update.py`), or
+the run has no guarantee.
 """
 
 from __future__ import annotations
